@@ -1,0 +1,45 @@
+# `make run` starts the page, `make test` checks everything; both set themselves up first.
+
+# The first Python that is new enough: a name on the path may be there and still not start.
+PYTHON ?= $(shell for name in python3 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
+BIN := .venv/bin
+
+.PHONY: run test check browser bench clean
+
+run: .venv/run
+	$(BIN)/python app.py
+
+test: .venv/test browser check
+	$(BIN)/python -m pytest
+
+check: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/run
+	$(BIN)/python benchmarks/compare.py
+
+clean:
+	rm -rf .venv
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or say make PYTHON=path"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/run: requirements.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+.venv/test: requirements-dev.txt .venv/run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+# The tests drive a real browser: Debian's, or whichever Chromium is on the path.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	|| command -v google-chrome >/dev/null \
+	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	     && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+	|| { echo "the tests need a browser: sudo apt-get install chromium"; exit 1; }

@@ -1,0 +1,86 @@
+"""What the engine asks of a model, whichever way the model is run.
+
+Knows the contract of a backend and how logits are read: log-probabilities, entropy, the most
+probable tokens. Refuses to know caches and masks: those are the backends' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from engine.trie import Cell
+
+TOP = 10  # how many candidates a distribution remembers, before and after the processors
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What the model said at several places, and what every trace needs to know of it.
+
+    Computed on the model's device as part of the forward pass, without a word to the host.
+    """
+
+    logits: Tensor  # (places, vocab) float32
+    log_probs: Tensor  # (places, vocab)
+    entropy: Tensor  # (places,) nats
+    top_tokens: Tensor  # (places, TOP) most probable first
+
+    @staticmethod
+    def of(logits: Tensor) -> Reading:
+        """Read rows of logits, (places, vocab)."""
+        logits = logits.float()
+        log_probs = logits.log_softmax(-1)
+        return Reading(logits, log_probs, entropy(log_probs), most(logits))
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """One row of a reading. Whoever holds it keeps the whole reading alive, so hold it briefly."""
+
+    reading: Reading
+    row: int
+
+
+def gather(places: Sequence[Place]) -> Reading:
+    """The reading at each of the places, in order."""
+    first = places[0].reading
+    if all(place.reading is first for place in places):
+        rows = torch.tensor([place.row for place in places], device=first.logits.device)
+        return Reading(
+            first.logits[rows], first.log_probs[rows], first.entropy[rows], first.top_tokens[rows]
+        )
+
+    def stack(name: str) -> Tensor:
+        return torch.stack([getattr(place.reading, name)[place.row] for place in places])
+
+    return Reading(stack("logits"), stack("log_probs"), stack("entropy"), stack("top_tokens"))
+
+
+def most(scores: Tensor) -> Tensor:
+    """The tokens with the highest scores in each row, highest first."""
+    return scores.topk(min(TOP, scores.shape[-1]), dim=-1).indices
+
+
+def entropy(log_probs: Tensor) -> Tensor:
+    """Entropy in nats of rows of log-probabilities; cut tokens (-inf) count as 0."""
+    # For a cut token p log p is 0 times infinity, not a number, and left out of the sum.
+    return -log_probs.exp().mul_(log_probs).nansum(-1)
+
+
+class Backend(Protocol):
+    """A way to run a model over the cells of a trie."""
+
+    def top(self, context: Any) -> Cell:
+        """The top of the trie for prompts under ``context`` (None for decoder-only models)."""
+
+    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+        """What the model says after each cell; ancestors are evaluated first where missing."""
+
+    @property
+    def used(self) -> int:
+        """Positions that living cells hold on to."""

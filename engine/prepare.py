@@ -1,0 +1,114 @@
+"""What transformers prepares for a run: its own processors, stopping criteria and config.
+
+A callable ``custom_generate`` receives them ready-made, which is the public way to get them, so a
+run decodes with the same objects `generate` would use. Refuses to build a processor itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    StopStringCriteria,
+    SynthIDTextWatermarkingConfig,
+    WatermarkingConfig,
+)
+
+from engine.errors import PlaygroundError
+from engine.models import Model
+from engine.prompt import Prompt
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """One run's processors, criteria and config, as `generate` would have them."""
+
+    processors: list[LogitsProcessor]
+    criteria: list[StoppingCriteria]
+    config: GenerationConfig
+
+
+def prepare(model: Model, prompt: Prompt, settings: Mapping[str, Any]) -> Prepared:
+    """Let transformers prepare a run over checked settings with token ids in them."""
+    arguments = _arguments(model, settings)
+    inputs: dict[str, Any] = {"input_ids": torch.tensor([prompt.ids], device=model.device)}
+    inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+    if prompt.context is not None:
+        inputs["encoder_outputs"] = prompt.context.outputs()
+    with _refusals_as_errors():
+        prepared = model.generate(**inputs, **arguments, custom_generate=_capture)
+    assert isinstance(prepared, Prepared)
+    return prepared
+
+
+def _capture(
+    model: Any,
+    input_ids: Tensor,
+    logits_processor: LogitsProcessorList,
+    stopping_criteria: StoppingCriteriaList,
+    generation_config: GenerationConfig,
+    **kwargs: Any,
+) -> Prepared:
+    return Prepared(list(logits_processor), list(stopping_criteria), generation_config)
+
+
+def _arguments(model: Model, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of `generate` for these settings."""
+    arguments = dict(settings)
+    criteria = list(arguments.pop("stopping_criteria", []))
+    if strings := arguments.pop("stop_strings", None):
+        # Given a callable, `generate` loses the tokenizer that stop strings need.
+        criteria.append(StopStringCriteria(model.tokenizer, _texts(strings)))
+    arguments["stopping_criteria"] = StoppingCriteriaList(criteria)
+    arguments["logits_processor"] = LogitsProcessorList(arguments.pop("logits_processor", []))
+    if negative := arguments.pop("negative_prompt", None):
+        encoded = model.tokenizer(negative, return_tensors="pt").to(model.device)
+        arguments["negative_prompt_ids"] = encoded.input_ids
+        arguments["negative_prompt_attention_mask"] = encoded.attention_mask
+    if isinstance(fields := arguments.get("watermarking_config"), Mapping):
+        arguments["watermarking_config"] = _watermark(fields)
+    return arguments
+
+
+def _texts(value: Any) -> list[str]:
+    texts = [value] if isinstance(value, str) else list(value)
+    if not all(isinstance(text, str) and text for text in texts):
+        raise PlaygroundError(f"stop_strings takes texts that are not empty, not {value!r}")
+    return texts
+
+
+def _watermark(fields: Mapping[str, Any]) -> WatermarkingConfig | SynthIDTextWatermarkingConfig:
+    """The kind of watermark these fields belong to: only SynthID has keys and an n-gram length."""
+    kind = SynthIDTextWatermarkingConfig if "ngram_len" in fields else WatermarkingConfig
+    try:
+        return kind(**fields)
+    except (TypeError, ValueError) as error:
+        raise PlaygroundError(f"watermarking_config is {dict(fields)!r}: {error}") from error
+
+
+@contextmanager
+def _refusals_as_errors() -> Iterator[None]:
+    """What transformers refuses, a person may read; what it merely remarks on stays quiet."""
+    logger = logging.getLogger("transformers.generation")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise PlaygroundError(f"transformers refuses these settings: {error}") from error
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,145 @@
+"""Writes one run's trace: steps as they are told, the ledger of ticks, the sequences returned.
+
+Knows the trace and how tokens are spelled. Refuses to know tensors, models and strategies.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.observe import Observed
+from engine.tokens import Speller
+from engine.trace import Sequence, Step, Stop, Tick, Token, Trace
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What a trace says before its first step."""
+
+    strategy: str
+    settings: Mapping[str, Any]
+    seed: int
+    model: str
+    prompt: str
+    prompt_tokens: tuple[Token, ...]
+
+
+class Recorder:
+    """The trace of a run while it is being written."""
+
+    def __init__(self, heading: Heading, speller: Speller, *, fresh: bool) -> None:
+        self._heading = heading
+        self._speller = speller
+        self._fresh = fresh  # nothing stands before the first token (an encoder-decoder's text)
+        self._steps: list[Step] = []
+        self._at: dict[tuple[int | None, int], int] = {}  # (parent step, token) -> step
+        self._unspelled: dict[int | None, tuple[int, ...]] = {None: ()}
+        self._changed: dict[int, None] = {}
+        self._tips: list[int] = []
+        self._ticks: list[Tick] = []
+        self._cost = (0, 0)
+        self._clock = time.perf_counter()
+        self._ending: tuple[tuple[Sequence, ...], Stop, str | None] | None = None
+
+    def step(
+        self, parent: int | None, token: int, seen: Observed, event: str, notes: Mapping[str, Any]
+    ) -> int:
+        """Tell of one token; a place told of before keeps its number and gets the new story."""
+        id = self._at.setdefault((parent, token), len(self._steps))
+        fresh = self._fresh and parent is None
+        text, unspelled = self._speller.add(self._unspelled[parent], token, fresh=fresh)
+        self._unspelled[id] = unspelled
+        self._put(
+            Step(
+                id=id,
+                parent=parent,
+                tick=len(self._ticks),
+                token=self._speller.token(token),
+                text=text,
+                event=event,
+                raw=seen.raw,
+                final=seen.final,
+                rank=seen.rank,
+                distribution=seen.distribution,
+                notes=notes,
+            )
+        )
+        return id
+
+    def step_at(self, parent: int | None, token: int) -> int | None:
+        """The step told of at a place, if there is one."""
+        return self._at.get((parent, token))
+
+    def show(self, tips: Iterable[int]) -> None:
+        """Note which texts to show now, by their last steps, the leading one first."""
+        self._tips = list(tips)
+
+    def charge(self, forward_passes: int, nodes: int) -> None:
+        """Add to the cost of the tick under way."""
+        self._cost = (self._cost[0] + forward_passes, self._cost[1] + nodes)
+
+    def settle(self) -> None:
+        """Close the tick under way."""
+        now = time.perf_counter()
+        self._ticks.append(Tick(*self._cost, ms=round((now - self._clock) * 1000, 3)))
+        self._cost, self._clock = (0, 0), now
+
+    def finish(self, ends: Iterable[tuple[int, float | None, Stop]], stop: Stop) -> None:
+        """End with sequences, best first: last step, score, and the rule that ended each."""
+        ends = list(ends)
+        for tip, _, _ in ends:
+            self._put(replace(self._steps[tip], event="returned"))
+        self._tips = [tip for tip, _, _ in ends]
+        self._ending = (tuple(self._sequence(*end) for end in ends), stop, None)
+
+    def break_off(self, stop: Stop, error: str | None = None) -> None:
+        """End where the run is; the texts shown last are what it returns."""
+        shown = tuple(self._sequence(tip, None, stop) for tip in self._tips)
+        self._ending = (shown, stop, error)
+
+    def news(self) -> tuple[tuple[Step, ...], int | None]:
+        """The steps new or changed since the last call, and the last step of the leading text."""
+        changed = tuple(self._steps[id] for id in self._changed)
+        self._changed.clear()
+        return changed, self._tips[0] if self._tips else None
+
+    @property
+    def trace(self) -> Trace | None:
+        """The whole record, once the run has ended."""
+        if self._ending is None:
+            return None
+        sequences, stop, error = self._ending
+        return Trace(
+            **vars(self._heading),
+            steps=tuple(self._steps),
+            ticks=tuple(self._ticks),
+            sequences=sequences,
+            stop=stop,
+            error=error,
+        )
+
+    def _put(self, step: Step) -> None:
+        if step.id == len(self._steps):
+            self._steps.append(step)
+        else:
+            self._steps[step.id] = step
+        self._changed[step.id] = None
+
+    def _sequence(self, tip: int, score: float | None, stop: Stop) -> Sequence:
+        path = []
+        at: int | None = tip
+        while at is not None:
+            path.append(self._steps[at])
+            at = path[-1].parent
+        path.reverse()
+        ids = tuple(step.token.id for step in path)
+        return Sequence(
+            token_ids=ids,
+            text=self._speller.text(ids, fresh=self._fresh),
+            steps=tuple(step.id for step in path),
+            stop=stop,
+            score=score,
+        )

@@ -1,0 +1,215 @@
+"""Settings, declared once: default, range and help together give the control, the check, the error
+and the table row.
+
+Knows the names and limits of settings (`GenerationConfig`'s own wherever it has one). Refuses to
+know what a setting does: transformers' processors and the strategies do that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.errors import PlaygroundError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most a visitor may ask for; whoever starts the server sets them."""
+
+    prompt_characters: int = 20_000
+    max_new_tokens: int = 1_000
+    rows: int = 16  # beams, or sequences sampled side by side
+    strategies: int = 6
+    positions: int = 8_192  # tokens the key/value pool holds for all runs together
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The declaration of one setting. ``default`` None means: as the model's own generation config
+    has it."""
+
+    name: str
+    kind: type  # int, float, bool, str, or object for values with a form of their own
+    default: Any
+    help: str
+    low: float | None = None
+    high: float | None = None
+    open_low: bool = False  # the lower bound itself is refused
+    choices: tuple[Any, ...] | None = None
+    limit: str | None = None  # the field of `Limits` that also bounds it from above
+    python_only: bool = False  # an object no form or command line can carry
+
+    def highest(self, limits: Limits) -> float | None:
+        """The upper bound in force."""
+        bounds = [self.high, getattr(limits, self.limit) if self.limit else None]
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+    def allowed(self, limits: Limits) -> str:
+        """The values that pass, in words."""
+        if self.choices is not None:
+            return "one of " + ", ".join(repr(choice) for choice in self.choices)
+        noun = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        words = noun.get(self.kind, "a value")
+        high = self.highest(limits)
+        if self.low is not None:
+            words += f" above {self.low}" if self.open_low else f" of at least {self.low}"
+        if high is not None:
+            words += f"{' and' if self.low is not None else ''} at most {high}"
+        return words
+
+    def check(self, value: Any, limits: Limits) -> Any:
+        """The value in its own type, or a `PlaygroundError` that says what is allowed."""
+        if value is None:
+            return None
+        if not self._fits(value, limits):
+            raise PlaygroundError(f"{self.name} is {value!r}; it must be {self.allowed(limits)}")
+        return float(value) if self.kind is float else value
+
+    def _fits(self, value: Any, limits: Limits) -> bool:
+        if self.choices is not None:
+            # True and 1 are equal in Python, but not the same choice.
+            return any(type(value) is type(choice) and value == choice for choice in self.choices)
+        if self.kind not in (int, float):
+            return isinstance(value, self.kind)
+        numeric = int if self.kind is int else (int, float)
+        if isinstance(value, bool) or not isinstance(value, numeric) or not math.isfinite(value):
+            return False
+        high = self.highest(limits)
+        if self.low is not None and (value < self.low or (self.open_low and value == self.low)):
+            return False
+        return high is None or value <= high
+
+
+def setting(default: Any, help: str, *, kind: type | None = None, **bounds: Any) -> Any:
+    """Declare a field of a `Params` dataclass; ``kind`` is taken from the default where there is
+    one."""
+    declared = kind or (type(default) if default is not None else float)
+    return field(default=default, metadata={"help": help, "kind": declared, **bounds})
+
+
+def settings_of(params: type) -> dict[str, Setting]:
+    """The settings a `Params` dataclass declares, by name."""
+    return {
+        item.name: Setting(name=item.name, default=item.default, **item.metadata)
+        for item in dataclasses.fields(params)
+    }
+
+
+def check(
+    given: Mapping[str, Any], known: Mapping[str, Setting], limits: Limits, owner: str
+) -> dict[str, Any]:
+    """The given settings that are not None, each checked; unknown names are refused with a near
+    one."""
+    for name in given:
+        if name not in known:
+            raise PlaygroundError(
+                f"unknown setting {name!r} for {owner}{did_you_mean(name, known)}"
+            )
+    checked = {name: known[name].check(value, limits) for name, value in given.items()}
+    return {name: value for name, value in checked.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What every strategy takes. None leaves a setting to the model's own generation config."""
+
+    max_new_tokens: int = setting(
+        48, "How many tokens to write at most.", low=1, limit="max_new_tokens"
+    )
+    seed: int = setting(
+        0, "Where the random numbers start: equal seeds give equal draws.", low=0, high=2**63 - 1
+    )
+    repetition_penalty: float | None = setting(
+        None,
+        "Above 1 makes tokens that already occurred less likely, below 1 more likely.",
+        low=0.0,
+        open_low=True,
+    )
+    encoder_repetition_penalty: float | None = setting(
+        None,
+        "Above 1 favours tokens of the prompt, below 1 avoids them.",
+        low=0.0,
+        open_low=True,
+    )
+    no_repeat_ngram_size: int | None = setting(
+        None, "No run of this many tokens may occur twice; 0 turns it off.", kind=int, low=0
+    )
+    encoder_no_repeat_ngram_size: int | None = setting(
+        None, "No run of this many tokens of the prompt may be repeated.", kind=int, low=0
+    )
+    bad_words_ids: Any = setting(
+        None, "Words that must not appear: a list of words or of token id lists.", kind=object
+    )
+    sequence_bias: Any = setting(
+        None, 'Words and what to add to their scores, such as {"fox": -5.0}.', kind=object
+    )
+    min_length: int | None = setting(
+        None,
+        "The text may not end before it has this many tokens, prompt included.",
+        kind=int,
+        low=0,
+    )
+    min_new_tokens: int | None = setting(
+        None, "The text may not end before this many new tokens.", kind=int, low=0
+    )
+    max_time: float | None = setting(None, "Stop after this many seconds.", low=0.0, open_low=True)
+    stop_strings: Any = setting(
+        None, "Stop when one of these texts appears: a text or a list.", kind=object
+    )
+    eos_token_id: Any = setting(
+        None, "The tokens that end the text: an id, a token, or a list of them.", kind=object
+    )
+    forced_bos_token_id: Any = setting(
+        None, "The token an encoder-decoder must write first.", kind=object
+    )
+    forced_eos_token_id: Any = setting(
+        None, "The token that must come last when the length runs out.", kind=object
+    )
+    exponential_decay_length_penalty: Any = setting(
+        None, "[start, factor]: past start new tokens, ending grows more likely.", kind=object
+    )
+    suppress_tokens: Any = setting(
+        None, "Tokens that are never written: ids or single-token words.", kind=object
+    )
+    begin_suppress_tokens: Any = setting(
+        None, "Tokens that are not written first: ids or single-token words.", kind=object
+    )
+    guidance_scale: float | None = setting(
+        None,
+        "Above 1 moves away from the text the model would write without the prompt "
+        "(classifier-free guidance).",
+        low=0.0,
+    )
+    negative_prompt: str | None = setting(
+        None, "What guidance moves away from, in place of the bare last token.", kind=str
+    )
+    renormalize_logits: bool | None = setting(
+        None, "Make the scores log-probabilities again after all processors.", kind=bool
+    )
+    remove_invalid_values: bool | None = setting(
+        None, "Replace not-a-number and infinite scores.", kind=bool
+    )
+    watermarking_config: Any = setting(
+        None,
+        "A watermark: the fields of WatermarkingConfig or SynthIDTextWatermarkingConfig.",
+        kind=object,
+    )
+    prefix_allowed_tokens_fn: Any = setting(
+        None,
+        "A function of (row, tokens so far) that gives the tokens allowed next.",
+        kind=object,
+        python_only=True,
+    )
+    logits_processor: Any = setting(
+        None, "Further LogitsProcessor objects.", kind=object, python_only=True
+    )
+    stopping_criteria: Any = setting(
+        None, "Further StoppingCriteria objects.", kind=object, python_only=True
+    )
+
+
+SHARED = settings_of(Shared)

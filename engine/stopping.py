@@ -1,0 +1,62 @@
+"""Which rule ended a text: transformers' own stopping criteria, asked one by one.
+
+Knows transformers' criteria and what to call them. Refuses to decide anything itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from transformers.generation.stopping_criteria import (
+    EosTokenCriteria,
+    MaxLengthCriteria,
+    MaxTimeCriteria,
+    StoppingCriteria,
+    StopStringCriteria,
+)
+
+from engine.tokens import Speller
+from engine.trace import Stop
+
+
+class StopRules:
+    """The criteria of one run."""
+
+    def __init__(
+        self, criteria: Sequence[StoppingCriteria], prompt_length: int, speller: Speller
+    ) -> None:
+        # A text that ends by itself on its last allowed token ended by itself: limits come last.
+        limits = (MaxLengthCriteria, MaxTimeCriteria)
+        self._criteria = sorted(criteria, key=lambda criterion: isinstance(criterion, limits))
+        self._prompt_length = prompt_length
+        self._speller = speller
+
+    def check(self, ids: Tensor) -> list[Stop | None]:
+        """For each row of tokens, (rows, length), the first rule that ends it there."""
+        stops: list[Stop | None] = [None] * ids.shape[0]
+        for criterion in self._criteria:
+            fired = torch.as_tensor(criterion(ids, None)).expand(len(stops))
+            for row, hit in enumerate(fired.tolist()):
+                if hit and stops[row] is None:
+                    stops[row] = self._name(criterion, ids[row])
+        return stops
+
+    def _name(self, criterion: StoppingCriteria, ids: Tensor) -> Stop:
+        if isinstance(criterion, EosTokenCriteria):
+            return Stop("end_token", self._speller.token(int(ids[-1])).text)
+        if isinstance(criterion, StopStringCriteria):
+            return Stop("stop_string", self._found(criterion.stop_strings, ids))
+        if isinstance(criterion, MaxLengthCriteria):
+            return Stop("length", f"{len(ids) - self._prompt_length} new tokens")
+        if isinstance(criterion, MaxTimeCriteria):
+            return Stop("time", f"{criterion.max_time:g} s")
+        return Stop(type(criterion).__name__)
+
+    def _found(self, stop_strings: Sequence[str], ids: Tensor) -> str:
+        """The stop string that the last token completed: the one that ends latest in the text."""
+        text = self._speller.text(ids.tolist())
+        return max(
+            stop_strings, key=lambda string: text.rfind(string) + len(string) * (string in text)
+        )

@@ -1,0 +1,80 @@
+"""What a decoding strategy is: a generator that asks for children of nodes and gets them back
+evaluated.
+
+Knows the contract and keeps the register. Refuses to know any strategy.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import PlaygroundError, did_you_mean
+from engine.run import Node, Run
+from engine.settings import SHARED, Setting, settings_of
+
+Decoding = Generator[Sequence[tuple[Node, int]], list[Node], None]
+Decode = Callable[[Run, Any], Decoding]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One registered strategy. Its docstring is the text people read about it."""
+
+    id: str
+    params: type
+    decode: Decode
+    fixed: dict[
+        str, Any
+    ]  # the GenerationConfig fields that make transformers prepare this kind of run
+
+    @property
+    def description(self) -> str:
+        """The docstring, first paragraph first."""
+        return inspect.getdoc(self.decode) or ""
+
+    @property
+    def summary(self) -> str:
+        """The docstring's first paragraph on one line."""
+        return " ".join(self.description.split("\n\n")[0].split())
+
+    @property
+    def own_settings(self) -> dict[str, Setting]:
+        """The settings only this strategy has."""
+        return settings_of(self.params)
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """Every setting this strategy takes."""
+        return {**SHARED, **self.own_settings}
+
+
+_REGISTER: dict[str, Strategy] = {}
+
+
+def strategy(id: str, *, params: type, **fixed: Any) -> Callable[[Decode], Decode]:
+    """Register a decoding generator under ``id``."""
+
+    def register(decode: Decode) -> Decode:
+        if id in _REGISTER:
+            raise ValueError(f"two strategies are called {id!r}")
+        _REGISTER[id] = Strategy(id, params, decode, fixed)
+        return decode
+
+    return register
+
+
+def registered() -> dict[str, Strategy]:
+    """Every strategy, in the order they were registered."""
+    return dict(_REGISTER)
+
+
+def find(id: str) -> Strategy:
+    """The strategy called ``id``, or a `PlaygroundError` that names a near one."""
+    if id not in _REGISTER:
+        known = ", ".join(_REGISTER)
+        near = did_you_mean(str(id), _REGISTER)
+        raise PlaygroundError(f"unknown strategy {id!r}{near or f'; there are {known}'}")
+    return _REGISTER[id]

@@ -1,0 +1,170 @@
+"""The file format of a trace: compact JSON with a version number.
+
+Knows the record and how to write spellings and distributions once. Refuses to read anything that
+is not a whole trace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from engine.errors import PlaygroundError
+from engine.trace import Candidate, Distribution, Sequence, Step, Stop, Tick, Token, Trace
+
+VERSION = 1
+
+
+def write(trace: Trace) -> str:
+    """A trace as JSON."""
+    return json.dumps(_Writer().trace(trace), separators=(",", ":"), allow_nan=False)
+
+
+def read(text: str) -> Trace:
+    """The trace that `write` wrote."""
+    try:
+        return _trace(json.loads(text))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise PlaygroundError(f"this is not a trace that can be read ({error!r})") from error
+
+
+class _Writer:
+    """Turns a trace into JSON values; what many steps share is written once."""
+
+    def __init__(self) -> None:
+        self._spellings: dict[int, str] = {}
+        self._distributions: dict[int, int] = {}  # id() of a distribution -> its index
+        self._rows: list[list[Any]] = []
+
+    def trace(self, trace: Trace) -> dict[str, Any]:
+        prompt = [self._token(token) for token in trace.prompt_tokens]
+        steps = [self._step(step) for step in trace.steps]
+        return {
+            "version": VERSION,
+            "strategy": trace.strategy,
+            "settings": dict(trace.settings),
+            "seed": trace.seed,
+            "model": trace.model,
+            "prompt": trace.prompt,
+            "prompt_tokens": prompt,
+            "tokens": {str(id): text for id, text in self._spellings.items()},
+            "distributions": self._rows,
+            "steps": steps,
+            "ticks": [[tick.forward_passes, tick.nodes, tick.ms] for tick in trace.ticks],
+            "sequences": [
+                {
+                    "token_ids": sequence.token_ids,
+                    "text": sequence.text,
+                    "steps": sequence.steps,
+                    "stop": [sequence.stop.rule, sequence.stop.detail],
+                    "score": sequence.score,
+                }
+                for sequence in trace.sequences
+            ],
+            "stop": [trace.stop.rule, trace.stop.detail],
+            "error": trace.error,
+        }
+
+    def _token(self, token: Token) -> int:
+        self._spellings[token.id] = token.text
+        return token.id
+
+    def _step(self, step: Step) -> list[Any]:
+        return [
+            step.parent,
+            step.tick,
+            self._token(step.token),
+            step.text,
+            step.event,
+            step.raw,
+            step.final,
+            step.rank,
+            self._distribution(step.distribution),
+            dict(step.notes),
+        ]
+
+    def _distribution(self, distribution: Distribution) -> int:
+        index = self._distributions.get(id(distribution))
+        if index is None:
+            index = self._distributions[id(distribution)] = len(self._rows)
+            self._rows.append(
+                [
+                    distribution.processors,
+                    distribution.raw_entropy,
+                    distribution.final_entropy,
+                    distribution.kept,
+                    [
+                        [self._token(c.token), c.raw, *c.stages, c.final]
+                        for c in distribution.candidates
+                    ],
+                ]
+            )
+        return index
+
+
+def _trace(data: Mapping[str, Any]) -> Trace:
+    version = data.get("version")
+    if version != VERSION:
+        raise PlaygroundError(
+            f"a trace of version {version!r}; this program reads version {VERSION}"
+        )
+    tokens = {int(id): Token(int(id), text) for id, text in data["tokens"].items()}
+    distributions = [_distribution(row, tokens) for row in data["distributions"]]
+    return Trace(
+        strategy=data["strategy"],
+        settings=data["settings"],
+        seed=data["seed"],
+        model=data["model"],
+        prompt=data["prompt"],
+        prompt_tokens=tuple(tokens[id] for id in data["prompt_tokens"]),
+        steps=tuple(_step(id, row, tokens, distributions) for id, row in enumerate(data["steps"])),
+        ticks=tuple(Tick(*tick) for tick in data["ticks"]),
+        sequences=tuple(
+            Sequence(
+                token_ids=tuple(item["token_ids"]),
+                text=item["text"],
+                steps=tuple(item["steps"]),
+                stop=Stop(*item["stop"]),
+                score=item["score"],
+            )
+            for item in data["sequences"]
+        ),
+        stop=Stop(*data["stop"]),
+        error=data["error"],
+    )
+
+
+def _step(
+    id: int, row: list[Any], tokens: Mapping[int, Token], distributions: list[Distribution]
+) -> Step:
+    parent, tick, token, text, event, raw, final, rank, distribution, notes = row
+    if parent is not None and not 0 <= parent < id:
+        raise ValueError(f"step {id} has step {parent} for its parent")
+    return Step(
+        id=id,
+        parent=parent,
+        tick=tick,
+        token=tokens[token],
+        text=text,
+        event=event,
+        raw=raw,
+        final=final,
+        rank=rank,
+        distribution=distributions[distribution],
+        notes=notes,
+    )
+
+
+def _distribution(row: list[Any], tokens: Mapping[int, Token]) -> Distribution:
+    processors, raw_entropy, final_entropy, kept, candidates = row
+    return Distribution(
+        candidates=tuple(
+            Candidate(tokens[id], raw, tuple(stages), final)
+            for id, raw, *stages, final in candidates
+        ),
+        processors=tuple(processors),
+        raw_entropy=raw_entropy,
+        final_entropy=final_entropy,
+        kept=kept,
+    )

@@ -1,0 +1,76 @@
+"""The token trie that all runs on a model share: who is whose child, and who may be forgotten.
+
+A cell is (parent, token). It lives as long as somebody holds it or one of its descendants, and
+gives its pool position back when it goes: there is no cache to reorder, crop or rewind. Knows
+nothing of tensors or models.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakValueDictionary
+
+
+class Cell:
+    """One token at one place. The top of a trie is the cell that has no token."""
+
+    __slots__ = (
+        "__weakref__",
+        "_children",
+        "_released",
+        "context",
+        "depth",
+        "parent",
+        "slot",
+        "token",
+    )
+
+    def __init__(self, parent: Cell | None, token: int, context: Any, released: deque[int]) -> None:
+        self.parent = parent
+        self.token = token
+        self.depth: int = (
+            -1 if parent is None else parent.depth + 1
+        )  # the top stands before position 0
+        self.context = (
+            context  # what the whole trie is conditioned on (an encoder's output), or None
+        )
+        self.slot: int | None = None  # its position in the pool, once evaluated there
+        self._children: WeakValueDictionary[int, Cell] = WeakValueDictionary()
+        self._released = released
+
+    def child(self, token: int) -> Cell:
+        """The child for ``token``: the living one where there is one, so equal requests meet."""
+        cell = self._children.get(token)
+        if cell is None:
+            cell = self._children[token] = Cell(self, token, self.context, self._released)
+        return cell
+
+    def descend(self, tokens: list[int]) -> Cell:
+        """The cell at the end of a path of tokens below this one."""
+        cell = self
+        for token in tokens:
+            cell = cell.child(token)
+        return cell
+
+    def ancestry(self) -> Iterator[Cell]:
+        """This cell, its parent, and so on up to the first token."""
+        cell = self
+        while cell.parent is not None:
+            yield cell
+            cell = cell.parent
+
+    def path(self) -> list[int]:
+        """The tokens from the top down to this one."""
+        return [cell.token for cell in self.ancestry()][::-1]
+
+    def __del__(self) -> None:
+        # On any thread, at any time: appending to a deque is atomic, the pool collects later.
+        if self.slot is not None:
+            self._released.append(self.slot)
+
+
+def top(context: Any = None, released: deque[int] | None = None) -> Cell:
+    """A new, empty trie; positions of cells that go are appended to ``released``."""
+    return Cell(None, -1, context, deque() if released is None else released)

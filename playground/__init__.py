@@ -1,0 +1,8 @@
+"""What people use: the Python API, the command line, exports, and the page."""
+
+from engine.errors import PlaygroundError
+from engine.settings import Limits
+from engine.trace import Trace, Update
+from playground.lab import Playground
+
+__all__ = ["Limits", "Playground", "PlaygroundError", "Trace", "Update"]

@@ -1,0 +1,175 @@
+"""The command line: ``python -m playground compare | strategies | detect``.
+
+Knows arguments, files and streams. Data goes to standard output, progress to standard error; what
+a person may read comes as one line and exit status 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+import strategies
+from engine import models, watermark
+from engine.errors import PlaygroundError
+from engine.settings import SHARED, Limits, Setting
+from engine.trace import Trace
+from playground.lab import Choice, Playground
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.command(options)
+    except PlaygroundError as error:
+        print(f"playground: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> None:
+    """Run strategies side by side and print what they wrote."""
+    choices = [_choice(text) for text in options.run or ["greedy"]]
+    shared = dict(_assignment(text) for text in options.set)
+    shared |= {"max_new_tokens": options.max_new_tokens, "seed": options.seed}
+    lab = Playground(options.model)
+    prompt = [{"role": "user", "content": options.prompt}] if options.chat else options.prompt
+    traces = _run(lab, prompt, choices, shared)
+    if options.json:
+        _write(options.json, "[" + ",\n".join(trace.to_json() for trace in traces) + "]\n")
+    if options.html:
+        from playground.report import report  # figures need plotly, comparing does not
+
+        _write(options.html, report(traces))
+    if "-" not in (options.json, options.html):
+        print("\n\n".join(_paragraph(trace) for trace in traces))
+
+
+def _run(
+    lab: Playground, prompt: Any, choices: Sequence[Choice], shared: dict[str, Any]
+) -> list[Trace]:
+    """Compare with a bar that counts the tokens of every run's leading text."""
+    traces: dict[int, Trace] = {}
+    written = [0] * len(choices)
+    expected = len(choices) * (shared["max_new_tokens"] or 0)
+    with tqdm(total=expected, unit="token", disable=None, leave=False) as bar:
+        for update in lab.stream(prompt, choices, **shared):
+            depths = [step.tick + 1 for step in update.steps]
+            written[update.run] = max([written[update.run], *depths])
+            bar.update(sum(written) - bar.n)
+            if update.trace is not None:
+                traces[update.run] = update.trace
+    return [traces[run] for run in range(len(choices))]
+
+
+def _paragraph(trace: Trace) -> str:
+    """One run as text: its name, what it wrote, and why it ended."""
+    lines = [f"# {trace.strategy}"]
+    for sequence in trace.sequences:
+        score = "" if sequence.score is None else f"{sequence.score:.4f}  "
+        lines.append(score + sequence.text)
+    reason = trace.error or f"{trace.stop.rule} {trace.stop.detail}".strip()
+    lines.append(f"({reason}; {trace.forward_passes} forward passes, {trace.seconds:.2f} s)")
+    return "\n".join(lines)
+
+
+def _strategies(options: argparse.Namespace) -> None:
+    """List every strategy and its settings."""
+    limits = Limits()
+    for found in strategies.registered().values():
+        print(f"{found.id}\n    {found.summary}")
+        for setting in found.own_settings.values():
+            print(_row(setting, limits))
+    print("every strategy also takes")
+    for setting in SHARED.values():
+        if not setting.python_only:
+            print(_row(setting, limits))
+
+
+def _row(setting: Setting, limits: Limits) -> str:
+    default = "" if setting.default is None else f" (default {setting.default})"
+    return f"    {setting.name}: {setting.allowed(limits)}{default}. {setting.help}"
+
+
+def _detect(options: argparse.Namespace) -> None:
+    """Look for a watermark in the text on standard input; prints JSON."""
+    fields = dict(_assignment(text) for text in options.set)
+    model = models.load(options.model)
+    found = watermark.detect(model, sys.stdin.read(), scheme=options.scheme, **fields)
+    print(json.dumps(found.to_dict()))
+
+
+def _choice(text: str) -> Choice:
+    """'beam_search:num_beams=5,length_penalty=0.8' as a strategy with its settings."""
+    name, _, rest = text.partition(":")
+    settings = re.split(r",(?=\w+=)", rest) if rest else []
+    return name, dict(_assignment(setting) for setting in settings)
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """'name=value' with the value as JSON; what is no JSON is a text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise PlaygroundError(f"a setting is written name=value, not {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _write(file: str, text: str) -> None:
+    if file == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PlaygroundError(f"cannot write {file}: {error.strerror}") from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m playground", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    compare = commands.add_parser("compare", help="run strategies side by side")
+    compare.set_defaults(command=_compare)
+    compare.add_argument("prompt", metavar="PROMPT")
+    compare.add_argument(
+        "--run",
+        action="append",
+        metavar="STRATEGY[:NAME=VALUE,...]",
+        help="a strategy and its settings (values are JSON); repeat it to compare several",
+    )
+    compare.add_argument("--chat", action="store_true", help="use the model's chat template")
+    compare.add_argument("--max-new-tokens", type=int, default=SHARED["max_new_tokens"].default)
+    compare.add_argument("--seed", type=int, default=SHARED["seed"].default)
+    compare.add_argument("--json", metavar="FILE", help="write the traces; - is standard output")
+    compare.add_argument("--html", metavar="FILE", help="write one self-contained page")
+
+    listing = commands.add_parser("strategies", help="list strategies and their settings")
+    listing.set_defaults(command=_strategies)
+
+    detect = commands.add_parser("detect", help="look for a watermark in standard input")
+    detect.set_defaults(command=_detect)
+    detect.add_argument("--scheme", default="lefthash", help=" or ".join(watermark.SCHEMES))
+
+    for command in (compare, detect):
+        command.add_argument("--model", default=models.DEFAULT, help="a name, folder or Hub id")
+        command.add_argument(
+            "--set", action="append", default=[], metavar="NAME=VALUE", help="a further setting"
+        )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""The Python API: a model, and strategies compared on it.
+
+Knows how words, settings and strategies become runs. Refuses to know the page and the figures, so
+that it works where there is only torch, transformers and the standard library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+
+import strategies
+from engine import models
+from engine.errors import PlaygroundError
+from engine.loop import Engine
+from engine.models import Model
+from engine.plain import Plain
+from engine.pool import Pool
+from engine.prepare import Prepared, prepare
+from engine.prompt import Chat, Prompt, read, tokens_of
+from engine.record import Heading, Recorder
+from engine.run import Run
+from engine.settings import Limits, check
+from engine.strategy import Decoding, Strategy
+from engine.support import trie_length
+from engine.tokens import Speller
+from engine.trace import Trace, Update
+from engine.words import Words
+
+Choice = str | tuple[str, Mapping[str, Any]]  # a strategy, or one with settings of its own
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One strategy with all its settings checked, the seed apart."""
+
+    strategy: Strategy
+    settings: dict[str, Any]
+    seed: int
+
+
+class Playground:
+    """Compares decoding strategies on one model.
+
+    ``model`` is an embedded model's name, a folder, a Hub id, or a loaded `Model`.
+    """
+
+    def __init__(
+        self, model: str | Model = models.DEFAULT, *, limits: Limits | None = None
+    ) -> None:
+        self.limits = limits or Limits()
+        self.model = models.load(model) if isinstance(model, str) else model
+        self.speller = Speller(self.model.tokenizer)
+        self._trie_length = trie_length(self.model.module)
+        self._calls = _CallCounter(self.model.module)
+
+    def compare(self, prompt: str | Chat, choices: Sequence[Choice], **shared: Any) -> list[Trace]:
+        """Run strategies together on one prompt; gives their traces in the same order."""
+        ended = {u.run: u.trace for u in self.stream(prompt, choices, **shared) if u.trace}
+        return [ended[run] for run in range(len(choices))]
+
+    def stream(
+        self,
+        prompt: str | Chat,
+        choices: Sequence[Choice],
+        *,
+        stop: threading.Event | None = None,
+        **shared: Any,
+    ) -> Iterator[Update]:
+        """The same while it happens: what is new in each run, tick by tick.
+
+        Setting ``stop`` ends every run within one tick, with the trace so far; closing the
+        iterator does too, without a word. Bad input raises before anything runs.
+        """
+        requests = self._requests(choices, shared)
+        text, ids = self._tokens(prompt)
+        longest = max(request.settings["max_new_tokens"] for request in requests)
+        self._check_length(len(ids), longest)
+        engine = self._engine(len(ids) + longest)
+        known = engine.prompt(ids, lambda: read(self.model, text, ids))
+        runs = [self._run(known, request) for request in requests]
+        return engine.stream(known, runs, stop.is_set if stop else lambda: False)
+
+    def defaults(self, strategy: str) -> dict[str, Any]:
+        """The value each of a strategy's own settings has when it is not given."""
+        found = strategies.find(strategy)
+        own = self.model.module.generation_config
+        usual = own._get_default_generation_params()
+        values = {}
+        for name, setting in found.own_settings.items():
+            inherited = getattr(own, name, None)
+            inherited = usual.get(name) if inherited is None else inherited
+            values[name] = inherited if setting.default is None else setting.default
+        return values
+
+    def _requests(self, choices: Sequence[Choice], shared: Mapping[str, Any]) -> list[Request]:
+        if not choices:
+            known = ", ".join(strategies.registered())
+            raise PlaygroundError(f"there is no strategy to run; choose some of {known}")
+        if len(choices) > self.limits.strategies:
+            raise PlaygroundError(
+                f"{len(choices)} strategies; at most {self.limits.strategies} run side by side"
+            )
+        return [self._request(choice, shared) for choice in choices]
+
+    def _request(self, choice: Choice, shared: Mapping[str, Any]) -> Request:
+        """Check one strategy's settings and let words become tokens."""
+        id, own = (choice, {}) if isinstance(choice, str) else choice
+        found = strategies.find(id)
+        declared = {
+            name: setting.default
+            for name, setting in found.settings.items()
+            if setting.default is not None
+        }
+        given = check({**shared, **own}, found.settings, self.limits, found.id)
+        settings = self._words.resolve({**declared, **given})
+        return Request(found, settings, seed=settings.pop("seed"))
+
+    def _run(self, prompt: Prompt, request: Request) -> tuple[Run, Callable[[Run], Decoding]]:
+        found, settings = request.strategy, request.settings
+        prepared = prepare(self.model, prompt, {**settings, **found.fixed})
+        params = _params(found, prepared, settings)
+        heading = Heading(
+            strategy=found.id,
+            settings=_told({**settings, **dataclasses.asdict(params)}),
+            seed=request.seed,
+            model=self.model.name,
+            prompt=prompt.text,
+            prompt_tokens=tuple(self.speller.token(id) for id in prompt.ids),
+        )
+        recorder = Recorder(heading, self.speller, fresh=self.model.is_encoder_decoder)
+        run = Run(
+            prepared, recorder, self.speller, len(prompt.start), request.seed, self._calls.count
+        )
+        return run, lambda run: found.decode(run, params)
+
+    def _tokens(self, prompt: str | Chat) -> tuple[str, list[int]]:
+        characters = (
+            len(prompt) if isinstance(prompt, str) else sum(len(str(message)) for message in prompt)
+        )
+        if characters > self.limits.prompt_characters:
+            raise PlaygroundError(
+                f"the prompt has {characters} characters; at most {self.limits.prompt_characters}"
+                " are read"
+            )
+        return tokens_of(self.model, prompt)
+
+    def _check_length(self, prompt: int, new: int) -> None:
+        context = self.model.context_length
+        if context is not None and not self.model.is_encoder_decoder and prompt + new > context:
+            raise PlaygroundError(
+                f"{prompt} tokens of prompt and {new} new ones are more than the {context} that"
+                f" {self.model.name} can attend to"
+            )
+
+    def _engine(self, length: int) -> Engine:
+        """The trie where the model allows it for a text this long, else the plain backend."""
+        return self._trie_engine if length <= self._trie_length else self._plain_engine
+
+    @cached_property
+    def _trie_engine(self) -> Engine:
+        return Engine(Pool(self.model.module, self.limits.positions))
+
+    @cached_property
+    def _plain_engine(self) -> Engine:
+        return Engine(Plain(self.model.module))
+
+    @cached_property
+    def _words(self) -> Words:
+        return Words(self.model.tokenizer, self.model.module.config.get_text_config().vocab_size)
+
+
+class _CallCounter:
+    """Counts the model calls of each thread: a processor's own calls belong to its run."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._local = threading.local()
+        module.register_forward_pre_hook(self._called)
+
+    def count(self) -> int:
+        """Calls made on this thread so far."""
+        return getattr(self._local, "calls", 0)
+
+    def _called(self, *_: Any) -> None:
+        self._local.calls = self.count() + 1
+
+
+def _params(found: Strategy, prepared: Prepared, settings: Mapping[str, Any]) -> Any:
+    """The strategy's settings as they came out of transformers' preparation."""
+    names = found.own_settings
+    return found.params(
+        **{name: getattr(prepared.config, name, settings.get(name)) for name in names}
+    )
+
+
+def _told(value: Any) -> Any:
+    """A setting as the trace tells it: JSON values as they are, objects by what they are called."""
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _told(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_told(item) for item in value]
+    if hasattr(value, "to_dict"):
+        return _told(value.to_dict())
+    return getattr(value, "__name__", type(value).__name__)

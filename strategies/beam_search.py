@@ -1,0 +1,193 @@
+"""Beam search, with transformers' bookkeeping of running and finished hypotheses.
+
+Graves 2012, "Sequence Transduction with Recurrent Neural Networks"; the length penalty is that of
+Wu et al. 2016 without its constants: score = sum of log-probabilities / length ** length_penalty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.run import Pick, Run
+from engine.settings import setting
+from engine.strategy import Decoding, strategy
+from engine.trace import Stop
+
+NEVER = -1.0e9  # added to a score that must not win
+
+# Picks candidates from the summed scores of all continuations, (continuations,): sums and places.
+Draw = Callable[[Tensor, int], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Beams:
+    """What every kind of beam search is told."""
+
+    num_beams: int = setting(5, "How many hypotheses are kept at each step.", low=1, limit="rows")
+    num_return_sequences: int = setting(
+        None,
+        "How many of the finished hypotheses to return; at most num_beams.",
+        kind=int,
+        low=1,
+        limit="rows",
+    )
+    length_penalty: float = setting(
+        None,
+        "A hypothesis' score is its sum of log-probabilities divided by its length to this power: "
+        "above 0 favours long texts, below 0 short ones.",
+        low=-10.0,
+        high=10.0,
+    )
+    early_stopping: bool | str = setting(
+        None,
+        "true: end once num_beams hypotheses have finished; false: when a better one is unlikely; "
+        "never: only when no better one is possible.",
+        kind=object,
+        choices=(False, True, "never"),
+    )
+
+
+@strategy("beam_search", params=Beams, do_sample=False)
+def beam_search(run: Run, params: Beams) -> Decoding:
+    """Keeps the few most probable beginnings at every step and returns the best whole text.
+
+    Finds more probable texts than greedy decoding does. The most probable text is often a dull
+    one, and open-ended texts come out short or repetitive.
+    """
+
+    def best(sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        top = sums.topk(count)
+        return top.values, top.indices
+
+    return search(run, params, best)
+
+
+def search(run: Run, params: Beams, draw: Draw) -> Decoding:
+    """Beam search over whatever ``draw`` picks as the candidates of a step."""
+    width = params.num_beams
+    nodes = [run.root] * width
+    # All beams start as the same text: all but the first are kept from winning.
+    totals = torch.tensor([0.0] + [NEVER] * (width - 1), device=run.root.ids.device)
+    finished = Finished(run, params)
+    while True:
+        scores = run.scores(nodes, log_probs=True)  # (beams, vocab)
+        sums, places = draw((scores + totals[:, None]).flatten(), finished.candidates)
+        rows, tokens = places // scores.shape[-1], places % scores.shape[-1]
+        parents = [nodes[row] for row in rows.tolist()]
+        stops = run.stops(parents, tokens.tolist())
+        ended = torch.tensor([stop is not None for stop in stops], device=sums.device)
+
+        # The best candidates that have not ended run on.
+        totals, kept = (sums + ended * NEVER).topk(width)
+        runners = kept.tolist()
+        added = scores[rows, tokens]
+        notes = finished.notes(rows.tolist(), added.tolist(), sums)
+        events = [
+            ("finished" if index < width else "pruned")
+            if stop
+            else "chosen"
+            if index in runners
+            else "pruned"
+            for index, stop in enumerate(stops)
+        ]
+        steps = run.record(list(map(Pick, parents, tokens.tolist(), events, notes)))
+        run.show([steps[index] for index in runners])
+
+        stop = finished.update(sums, ended, totals, steps, stops)
+        if stop:
+            return run.finish(finished.best(), stop)
+        nodes = yield [(parents[index], int(tokens[index])) for index in runners]
+
+
+class Finished:
+    """The finished hypotheses: who is in, at which score, and whether it is worth going on."""
+
+    def __init__(self, run: Run, params: Beams) -> None:
+        self._params = params
+        self._returned = params.num_return_sequences
+        self._longest = run.config.max_length - len(run.root.ids)
+        self._length = 0
+        ends = run.config._eos_token_tensor
+        # Enough candidates that a full set of beams can run on even if some end on every end token.
+        self.candidates = max(2, 1 + (0 if ends is None else len(ends))) * params.num_beams
+        width = params.num_beams
+        self._scores = torch.full((width,), NEVER, device=run.root.ids.device)
+        self._full = torch.zeros(width, dtype=torch.bool, device=run.root.ids.device)
+        self._members: list[tuple[int, Stop] | None] = [None] * width  # last step, what ended it
+        self._improvable = True
+
+    def notes(self, rows: list[int], added: list[float], sums: Tensor) -> list[dict[str, Any]]:
+        """The numbers of a step's candidates; their sum and the length penalty give the score."""
+        normalized = self._normalized(sums, self._length + 1).tolist()
+        return [
+            {
+                "beam": row,
+                "order": order,
+                "score": _finite(score),
+                "total": _finite(total),
+                "normalized": _finite(norm),
+            }
+            for order, (row, score, total, norm) in enumerate(
+                zip(rows, added, sums.tolist(), normalized, strict=True)
+            )
+        ]
+
+    def update(
+        self,
+        sums: Tensor,
+        ended: Tensor,
+        totals: Tensor,
+        steps: list[int],
+        stops: list[Stop | None],
+    ) -> Stop | None:
+        """Take in the candidates that ended; the rule that ends the search, if one does now."""
+        width, early = self._params.num_beams, self._params.early_stopping is True
+        self._length += 1
+        # Only the best `num_beams` candidates may finish; the others were there to run on.
+        finishing = ended & (torch.arange(len(ended), device=ended.device) < width)
+        closed = (early and bool(self._full.all())) or not self._improvable
+        scores = self._normalized(sums, self._length) + (~finishing | closed) * NEVER
+        merged = torch.cat([self._scores, scores])
+        self._scores, at = merged.topk(width)
+        self._full = torch.cat([self._full, finishing])[at]
+        candidates = [
+            (step, stop) if stop else None for step, stop in zip(steps, stops, strict=True)
+        ]
+        self._members = [[*self._members, *candidates][index] for index in at.tolist()]
+        return self._over(totals, early, stops)
+
+    def best(self) -> list[tuple[int, float | None, Stop]]:
+        """The sequences to return: last step, score, and what ended each."""
+        return [
+            (member[0], score, member[1])
+            for member, score in zip(self._members, self._scores.tolist(), strict=True)
+            if member is not None
+        ][: self._returned]
+
+    def _over(self, totals: Tensor, early: bool, stops: list[Stop | None]) -> Stop | None:
+        penalty = self._params.length_penalty
+        hopeful = self._params.early_stopping == "never" and penalty > 0.0
+        length = self._longest if hopeful else self._length
+        # Can the best running beam still beat the worst finished one?
+        worst = torch.where(self._full, self._scores.min(), NEVER)
+        self._improvable &= bool((totals[0] / length**penalty > worst).any())
+        if all(stops):
+            return stops[0]
+        if not self._improvable:
+            return Stop("no_improvement", "no running beam can beat the finished ones")
+        if early and bool(self._full.all()):
+            return Stop("early_stopping", f"{len(self._full)} hypotheses finished")
+        return None
+
+    def _normalized(self, sums: Tensor, length: int) -> Tensor:
+        return sums / float(length**self._params.length_penalty)
+
+
+def _finite(score: float) -> float | None:
+    """A score for the record, or None where the candidate was ruled out."""
+    return round(score, 6) if score > NEVER / 2 else None

@@ -1,0 +1,108 @@
+"""Sampling from the model's distribution, reshaped and cut by transformers' own processors.
+
+Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration" (top_p); Fan et al. 2018
+(top_k); Nguyen et al. 2024 (min_p); Meister et al. 2023 (typical_p); Hewitt et al. 2022 (epsilon
+and eta cut-offs); Potraghloo et al. 2025 (top_h).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from engine.run import Pick, Run
+from engine.settings import setting
+from engine.strategy import Decoding, strategy
+from engine.trace import Stop
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """How the distribution is reshaped before a token is drawn."""
+
+    temperature: float = setting(
+        None,
+        "Below 1 sharpens the distribution, above 1 flattens it.",
+        low=0.0,
+        high=100.0,
+        open_low=True,
+    )
+    top_k: int = setting(
+        None, "Keep this many of the most probable tokens; 0 keeps all.", kind=int, low=0
+    )
+    top_p: float = setting(
+        None,
+        "Keep the most probable tokens until their probabilities add up to this.",
+        low=0.0,
+        high=1.0,
+    )
+    min_p: float | None = setting(
+        None,
+        "Drop tokens less probable than this share of the most probable one.",
+        low=0.0,
+        high=1.0,
+    )
+    typical_p: float = setting(
+        None,
+        "Keep the tokens whose surprise is closest to the expected one, up to this much mass.",
+        low=0.0,
+        high=1.0,
+        open_low=True,
+    )
+    epsilon_cutoff: float = setting(
+        None, "Drop tokens less probable than this; 0 drops none.", low=0.0, high=0.999
+    )
+    eta_cutoff: float = setting(
+        None,
+        "Drop tokens less probable than a bound that falls with entropy; 0 drops none.",
+        low=0.0,
+        high=0.999,
+    )
+    top_h: float | None = setting(
+        None,
+        "Keep the most probable tokens while their entropy stays below this share of the whole.",
+        low=0.0,
+        high=1.0,
+        open_low=True,
+    )
+
+
+@dataclass(frozen=True)
+class Params(Shaping):
+    """Sampling: how tokens are drawn, and how many texts side by side."""
+
+    num_return_sequences: int = setting(
+        None, "How many texts to draw.", kind=int, low=1, limit="rows"
+    )
+
+
+@strategy("sample", params=Params, do_sample=True, num_beams=1)
+def sample(run: Run, params: Params) -> Decoding:
+    """Draws each token at random, as probable as the model thinks it is.
+
+    The settings cut off unlikely tokens and sharpen or flatten what is left. Equal seeds give
+    equal draws.
+    """
+    rows = [run.root] * params.num_return_sequences
+    ends: dict[int, tuple[int, None, Stop]] = {}  # row -> its last step and what ended it
+    while True:
+        # Rows that have ended are drawn for as well, so that the others' draws do not shift.
+        probs = run.scores(rows).softmax(-1)  # (rows, vocab)
+        tokens = torch.multinomial(probs, 1, generator=run.generator)[:, 0].tolist()
+        going = [row for row in range(len(rows)) if row not in ends]
+        steps = run.record([Pick(rows[row], tokens[row]) for row in going])
+        stops = run.stops([rows[row] for row in going], [tokens[row] for row in going])
+        for row, step, stop in zip(going, steps, stops, strict=True):
+            if stop:
+                ends[row] = (step, None, stop)
+        tips = dict(zip(going, steps, strict=True))
+        run.show([tips[row] if row in tips else ends[row][0] for row in range(len(rows))])
+        if len(ends) == len(rows):
+            return run.finish([ends[row] for row in range(len(rows))], ends[0][2])
+        going = [row for row in going if row not in ends]
+        children = yield [(rows[row], tokens[row]) for row in going]
+        after = dict(zip(going, children, strict=True))
+        rows = [
+            after[row] if row in after else node.padded(run.pad) for row, node in enumerate(rows)
+        ]

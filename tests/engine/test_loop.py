@@ -1,0 +1,260 @@
+"""The engine: one pass for all, each run for itself, nothing left behind."""
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+
+from engine import strategy as register
+from engine.errors import PlaygroundError
+from engine.loop import Engine
+from engine.models import Model
+from engine.plain import Plain
+from engine.run import Run
+from engine.strategy import Decoding
+from engine.trace import Trace
+from playground import Limits, Playground
+from tests.tiny import TRIE, tiny
+
+ALL = [
+    "greedy",
+    ("sample", {"num_return_sequences": 2}),
+    ("sample", {"temperature": 0.7, "top_p": 0.9}),
+    ("beam_search", {"num_beams": 4, "num_return_sequences": 3}),
+    ("beam_sample", {"num_beams": 3}),
+]
+
+
+@pytest.fixture
+def passes() -> Iterator[Callable[[Model], list[int]]]:
+    """Counts the queries of every forward pass of a model."""
+    hooks = []
+
+    def watch(model: Model) -> list[int]:
+        sizes: list[int] = []
+
+        def note(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+            sizes.append(kwargs["input_ids"].numel())
+
+        hooks.append(model.module.register_forward_pre_hook(note, with_kwargs=True))
+        return sizes
+
+    yield watch
+    for hook in hooks:
+        hook.remove()
+
+
+@pytest.fixture
+def extra() -> Iterator[Callable[..., None]]:
+    """Registers strategies for the time of a test."""
+    before = dict(register._REGISTER)
+
+    def add(id: str, decode: Callable[[Run, Any], Decoding]) -> None:
+        @dataclass(frozen=True)
+        class Params:
+            """None."""
+
+        register.strategy(id, params=Params, do_sample=False, num_beams=1)(decode)
+
+    yield add
+    register._REGISTER.clear()
+    register._REGISTER.update(before)
+
+
+def used(lab: Playground) -> int:
+    gc.collect()
+    return lab._trie_engine.backend.used
+
+
+def timeless(trace: Trace) -> Trace:
+    return replace(trace, ticks=tuple(replace(tick, ms=0.0) for tick in trace.ticks))
+
+
+def test_a_tick_is_one_pass_for_all_runs(passes: Callable[[Model], list[int]]) -> None:
+    lab = Playground(tiny("llama"))
+    sizes = passes(lab.model)
+    traces = lab.compare("one two", ALL, max_new_tokens=10)
+    assert len(sizes) == max(len(trace.ticks) for trace in traces)
+    assert sizes[0] == len("one two")
+    assert max(sizes[1:]) <= 1 + 2 + 1 + 4 + 3
+
+
+def test_equal_requests_are_computed_once(passes: Callable[[Model], list[int]]) -> None:
+    lab = Playground(tiny("llama"))
+    sizes = passes(lab.model)
+    lab.compare("one two", ["greedy", "greedy", ("beam_search", {"num_beams": 1})])
+    assert set(sizes[1:]) == {1}
+
+
+def test_a_prompt_is_read_once_and_its_beginning_is_shared(
+    passes: Callable[[Model], list[int]],
+) -> None:
+    lab = Playground(tiny("llama"))
+    sizes = passes(lab.model)
+    [first] = lab.compare("one two", ["greedy"], max_new_tokens=2)
+    [second] = lab.compare("one two", [("sample", {"temperature": 0.5})], max_new_tokens=2)
+    lab.compare("one two three", ["greedy"], max_new_tokens=2)
+    assert sizes == [7, 1, 1, 6, 1]
+    assert (first.ticks[0].forward_passes, second.ticks[0].forward_passes) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", TRIE)
+def test_both_backends_leave_equal_traces(kind: str) -> None:
+    lab, plain = Playground(tiny(kind)), Playground(tiny(kind))
+    plain._trie_length = 0
+    assert isinstance(plain._engine(1).backend, Plain) and lab._trie_length > 0
+    for ours, theirs in zip(
+        lab.compare("Hello there", ALL, max_new_tokens=12, seed=4),
+        plain.compare("Hello there", ALL, max_new_tokens=12, seed=4),
+        strict=True,
+    ):
+        assert [s.token_ids for s in ours.sequences] == [s.token_ids for s in theirs.sequences]
+        assert [t.forward_passes for t in ours.ticks] == [t.forward_passes for t in theirs.ticks]
+        assert [t.nodes for t in ours.ticks] == [t.nodes for t in theirs.ticks]
+        for a, b in zip(ours.steps, theirs.steps, strict=True):
+            told = (a.id, a.parent, a.tick, a.token, a.text, a.event, a.rank)
+            assert told == (b.id, b.parent, b.tick, b.token, b.text, b.event, b.rank)
+            assert (a.raw, a.final) == pytest.approx((b.raw, b.final), abs=1e-3)
+            assert a.distribution.kept == b.distribution.kept
+            entropies = (b.distribution.raw_entropy, b.distribution.final_entropy)
+            assert (
+                a.distribution.raw_entropy,
+                a.distribution.final_entropy,
+            ) == pytest.approx(entropies, abs=1e-3)
+
+
+def test_nothing_is_held_after_a_run_but_the_prompt() -> None:
+    lab = Playground(tiny("llama"))
+    lab.compare("one two", ALL, max_new_tokens=15)
+    assert used(lab) == len("one two")
+
+
+def test_closing_the_stream_frees_everything_at_once() -> None:
+    lab = Playground(tiny("llama"))
+    stream = lab.stream("one two", ALL, max_new_tokens=200)
+    for _ in range(12):
+        next(stream)
+    assert used(lab) > len("one two")
+    stream.close()
+    assert used(lab) == len("one two")
+
+
+def test_stop_ends_every_run_within_a_tick_with_what_it_has() -> None:
+    lab = Playground(tiny("llama"))
+    stop = threading.Event()
+    traces = {}
+    after = 0
+    for update in lab.stream("one two", ALL, stop=stop, max_new_tokens=200, min_new_tokens=200):
+        after += stop.is_set() and bool(update.steps)
+        if update.steps and update.steps[-1].tick == 5:
+            stop.set()
+        if update.trace:
+            traces[update.run] = update.trace
+    assert len(traces) == len(ALL)
+    for trace in traces.values():
+        assert trace.stop.rule == "cancelled" and trace.error is None
+        assert len(trace.sequences[0].token_ids) in (6, 7)
+    assert after <= 2 * len(ALL)
+    assert used(lab) == len("one two")
+
+
+def test_an_exception_ends_its_run_alone(
+    extra: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(run: Run, params: Any) -> Decoding:
+        token = int(run.scores([run.root]).argmax())
+        run.show([run.choose(run.root, token)])
+        [node] = yield [(run.root, token)]
+        raise RuntimeError(f"broken behind {node.cell.token}")
+
+    def refuses(run: Run, params: Any) -> Decoding:
+        raise PlaygroundError("not with this prompt")
+        yield []
+
+    extra("fails", fails)
+    extra("refuses", refuses)
+    lab = Playground(tiny("llama"))
+    broken, refused, good = lab.compare("one two", ["fails", "refuses", "greedy"], max_new_tokens=8)
+    [alone] = lab.compare("one two", ["greedy"], max_new_tokens=8)
+    assert broken.error is not None and broken.error.startswith("RuntimeError: broken behind")
+    assert broken.stop.rule == "error" and len(broken.sequences[0].token_ids) == 1
+    assert refused.error == "not with this prompt" and refused.sequences == ()
+    assert good.error is None and good.sequences == alone.sequences
+    assert "a strategy failed" in caplog.text
+    assert used(lab) == len("one two")
+
+
+def test_a_comparison_that_outgrows_the_pool_says_so_and_leaves_room_for_the_next() -> None:
+    lab = Playground(tiny("llama"), limits=Limits(positions=280))
+    wide = ("sample", {"num_return_sequences": 16, "min_new_tokens": 60})
+    traces = lab.compare("one two", [wide], max_new_tokens=60)
+    assert all("the limit is 280" in str(trace.error) for trace in traces)
+    [trace] = lab.compare("another", ["greedy"], max_new_tokens=20)
+    assert trace.error is None
+
+
+def test_callers_on_several_threads_share_passes_and_get_their_own_results() -> None:
+    lab = Playground(tiny("llama"))
+    prompts = [f"prompt number {n}" for n in range(6)]
+    alone = [lab.compare(prompt, ALL, max_new_tokens=12, seed=1) for prompt in prompts]
+    together: dict[int, list[Trace]] = {}
+    barrier = threading.Barrier(len(prompts))
+
+    def work(index: int) -> None:
+        barrier.wait()
+        together[index] = lab.compare(prompts[index], ALL, max_new_tokens=12, seed=1)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(prompts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for index, traces in enumerate(alone):
+        for ours, theirs in zip(traces, together[index], strict=True):
+            assert [s.token_ids for s in ours.sequences] == [s.token_ids for s in theirs.sequences]
+
+
+def test_waiting_callers_are_served_by_one_pass(passes: Callable[[Model], list[int]]) -> None:
+    lab = Playground(tiny("llama"))
+    engine: Engine = lab._trie_engine
+    start = engine.backend.top(None)
+    sizes = passes(lab.model)
+    done = []
+    with engine._lock:  # as if a pass were under way
+        threads = [
+            threading.Thread(target=lambda t=token: done.append(engine._evaluate([start.child(t)])))
+            for token in (5, 6, 7)
+        ]
+        for thread in threads:
+            thread.start()
+        while len(engine._waiting) < 3:
+            pass
+    for thread in threads:
+        thread.join()
+    assert sizes == [3] and len(done) == 3
+
+
+def test_a_strategy_may_ask_for_a_chain_and_several_branches_at_once(
+    extra: Callable[..., None],
+) -> None:
+    seen: list[torch.Tensor] = []
+
+    def branches(run: Run, params: Any) -> Decoding:
+        token = int(run.scores([run.root]).argmax())
+        step = run.choose(run.root, token)
+        [node] = yield [(run.root, token)]
+        nodes = yield [(node, 5), (node, 6), (node, 5)]
+        assert nodes[0].cell is nodes[2].cell and nodes[0].step is None
+        seen.append(run.scores(nodes))
+        from engine.trace import Stop
+
+        run.finish([(step, None, Stop("done"))], Stop("done"))
+
+    extra("branches", branches)
+    [trace] = Playground(tiny("llama")).compare("one two", ["branches"])
+    assert trace.error is None
+    assert torch.equal(seen[0][0], seen[0][2]) and not torch.equal(seen[0][0], seen[0][1])

@@ -1,0 +1,119 @@
+"""The trie and its pool: masks are ancestors, equal requests meet, nothing outlives its holders."""
+
+import gc
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import pool as pools
+from engine.plain import Plain
+from engine.pool import Pool
+from engine.trie import Cell, top
+from tests.tiny import tiny
+
+# A growing tree: each entry says which earlier node gets a child, with which token.
+TREES = st.lists(st.tuples(st.integers(0, 30), st.integers(3, 9)), min_size=1, max_size=30)
+
+
+def grown(start: Cell, tree: list[tuple[int, int]]) -> list[Cell]:
+    nodes = [start]
+    for parent, token in tree:
+        nodes.append(nodes[parent % len(nodes)].child(token))
+    return nodes
+
+
+@given(TREES)
+def test_the_same_place_is_the_same_cell(tree: list[tuple[int, int]]) -> None:
+    start = top()
+    nodes = grown(start, tree)
+    paths = {tuple(cell.path()): cell for cell in nodes}
+    assert all(paths[tuple(cell.path())] is cell for cell in nodes)
+    assert all(cell.depth == len(cell.path()) - 1 for cell in nodes)
+
+
+@settings(deadline=None, max_examples=40)
+@given(TREES, st.integers(1, 7))
+def test_every_mask_row_is_the_cell_and_its_ancestors(
+    tree: list[tuple[int, int]], at_once: int
+) -> None:
+    pool = Pool(tiny("llama").module, positions=256)
+    nodes = [cell for cell in grown(pool.top(None), tree) if cell.depth >= 0]
+    for start in range(0, len(nodes), at_once):
+        pool.evaluate(nodes[start : start + at_once])
+    for cell in nodes:
+        assert pool.attends_to(cell) == {ancestor.slot for ancestor in cell.ancestry()}
+    assert len({cell.slot for cell in nodes}) == len(set(map(id, nodes))) == pool.used
+
+
+@settings(deadline=None, max_examples=30)
+@given(TREES, st.lists(st.integers(0, 30), max_size=3))
+def test_positions_come_back_when_nobody_holds_the_branch(
+    tree: list[tuple[int, int]], hold: list[int]
+) -> None:
+    pool = Pool(tiny("llama").module, positions=256)
+    nodes = [cell for cell in grown(pool.top(None), tree) if cell.depth >= 0]
+    pool.evaluate(nodes)
+    held = [nodes[index % len(nodes)] for index in hold]
+    needed = {id(ancestor) for cell in held for ancestor in cell.ancestry()}
+    nodes.clear()
+    assert pool.used == len(needed)
+    held.clear()
+    gc.collect()
+    assert pool.used == 0
+
+
+@settings(deadline=None, max_examples=20)
+@given(TREES, st.integers(1, 7))
+def test_a_reused_position_says_what_the_text_alone_says(
+    tree: list[tuple[int, int]], at_once: int
+) -> None:
+    model = tiny("llama").module
+    pool, plain = Pool(model, positions=256), Plain(model)
+    for _ in range(2):  # the second time in positions that were used before
+        nodes = [cell for cell in grown(pool.top(None), tree) if cell.depth >= 0]
+        for start in range(0, len(nodes), at_once):
+            asked = nodes[start : start + at_once]
+            pooled, alone = pool.evaluate(asked), plain.evaluate(asked)
+            for cell in asked:
+                ours, theirs = (p[cell].reading.logits[p[cell].row] for p in (pooled, alone))
+                torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
+        del nodes, asked, pooled, alone, cell
+
+
+def test_a_pool_that_is_full_grows_and_keeps_what_it_has() -> None:
+    model = tiny("llama").module
+    pool, plain = Pool(model, positions=2_000), Plain(model)
+    first = pool.top(None).descend([3, 4, 5])
+    pool.evaluate([first])
+    long = first.descend([6 + at % 50 for at in range(200)])
+    branch = first.descend([7 + at % 40 for at in range(700)])  # in chunks, past two doublings
+    pooled, alone = pool.evaluate([long, branch]), plain.evaluate([long])
+    assert pool.used == 3 + 200 + 700
+    ours, theirs = pooled[long], alone[long]
+    torch.testing.assert_close(
+        ours.reading.logits[ours.row], theirs.reading.logits[theirs.row], rtol=1e-4, atol=1e-3
+    )
+
+
+def test_a_path_longer_than_a_chunk_is_evaluated_in_several_passes() -> None:
+    model = tiny("llama").module
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    hook = model.register_forward_pre_hook(count)
+    pool = Pool(model, positions=2_000)
+    pool.evaluate([pool.top(None).descend([3] * (pools.CHUNK + 1))])
+    hook.remove()
+    assert calls == 2
+
+
+def test_a_very_long_branch_goes_without_exhausting_the_stack() -> None:
+    cell = top()
+    for _ in range(200_000):
+        cell = cell.child(3)
+    del cell
+    gc.collect()
