@@ -1,0 +1,146 @@
+"""Two numbers per step, before and after the processors, as one line per trace.
+
+Knows paths through traces and how their lines are drawn. Refuses to know which number it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+
+from engine.trace import Step, Trace
+from visualizers._style import at_least, blank, counted, escape, labels, spelled, trace_mark
+
+LOST = frozenset({"pruned", "rejected"})
+
+
+class Point(NamedTuple):
+    """One step of a line; ``final`` is None where a processor had cut the token."""
+
+    token: str
+    raw: float
+    final: float | None
+    rank: int
+    kept: int
+    event: str
+
+
+class Line(NamedTuple):
+    """One trace; its place in the comparison gives it colour and marker."""
+
+    place: int
+    label: str
+    points: tuple[Point, ...]
+
+
+class Lines(NamedTuple):
+    """What the figure shows."""
+
+    lines: tuple[Line, ...]
+
+
+Measure = Callable[[Step], tuple[float, float | None]]
+Number = Callable[[float], str]
+
+
+def measured(traces: Sequence[Trace], measure: Measure) -> Lines:
+    """The raw and the final number of every step that led to each trace's best sequence."""
+    named = enumerate(zip(labels(traces), traces, strict=True))
+    return Lines(
+        tuple(
+            Line(place, label, tuple(_point(step, measure) for step in best_path(trace)))
+            for place, (label, trace) in named
+            if trace.steps
+        )
+    )
+
+
+def best_path(trace: Trace) -> tuple[Step, ...]:
+    """The best sequence's steps; if nothing was returned, the longest path not given up."""
+    if trace.sequences:
+        return tuple(trace.steps[id] for id in trace.sequences[0].steps)
+    depth: dict[int | None, int] = {None: 0}
+    for step in trace.steps:
+        depth[step.id] = depth[step.parent] + 1
+    alive = [step.id for step in trace.steps if step.event not in LOST]
+    return trace.path(max(alive, key=lambda id: depth[id], default=None))
+
+
+def _point(step: Step, measure: Measure) -> Point:
+    raw, final = measure(step)
+    return Point(step.token.text, raw, final, step.rank, step.distribution.kept, step.event)
+
+
+def drawn(info: Lines, title: str, y_title: str, number: Number) -> go.Figure:
+    """Solid lines as the model gave it, and dotted stems to what was finally used if it differs."""
+    figure = blank(title, "filled: the model's own · open: as finally used", "token", y_title)
+    for line in info.lines:
+        figure.add_trace(_raw(line, number))
+        if any(map(_changed, line.points)):
+            figure.add_trace(_final(line, number))
+    longest = max((len(line.points) for line in info.lines), default=1)
+    figure.update_layout(meta=at_least(180 + 8 * longest))
+    figure.update_xaxes(counted(1, longest))
+    return figure
+
+
+def _changed(point: Point) -> bool:
+    return point.final is None or not math.isclose(point.final, point.raw, abs_tol=1e-6)
+
+
+def _raw(line: Line, number: Number) -> go.Scatter:
+    mark = trace_mark(line.place)
+    return go.Scatter(
+        x=list(range(1, len(line.points) + 1)),
+        y=[point.raw for point in line.points],
+        hovertext=[_hover(point, line.label, number) for point in line.points],
+        hoverinfo="text",
+        mode="lines+markers",
+        line={"color": mark.colour, "width": 2},
+        marker={"symbol": mark.symbol, "color": mark.colour, "size": mark.size},
+        name=escape(line.label),
+        legendgroup=str(line.place),
+        cliponaxis=False,
+        showlegend=True,
+    )
+
+
+def _final(line: Line, number: Number) -> go.Scatter:
+    """A stem per token: from the model's number, unmarked, to an open marker, and a gap."""
+    mark = trace_mark(line.place)
+    stems = [*enumerate(line.points, start=1)]
+    return go.Scatter(
+        x=[x for place, _ in stems for x in (place, place, None)],
+        y=[y for _, point in stems for y in (point.raw, point.final, None)],
+        hovertext=[
+            text for _, point in stems for text in ("", _hover(point, line.label, number), "")
+        ],
+        hoverinfo="text",
+        mode="lines+markers",
+        line={"color": mark.colour, "width": 1.5, "dash": "dot"},
+        marker={
+            "symbol": f"{mark.symbol}-open",
+            "color": mark.colour,
+            "size": [0, mark.size + 3, 0] * len(stems),
+            "opacity": 1,
+        },
+        legendgroup=str(line.place),
+        cliponaxis=False,
+        showlegend=False,
+    )
+
+
+def _hover(point: Point, label: str, number: Number) -> str:
+    final = "cut" if point.final is None else number(point.final)
+    return "<br>".join(
+        [
+            f"<b>{spelled(point.token)}</b>  {escape(point.event)}",
+            f"model: {number(point.raw)}",
+            f"as used: {final}",
+            f"rank {point.rank} · {point.kept:,} tokens kept",
+            escape(label),
+        ]
+    )

@@ -1,0 +1,62 @@
+"""What a view is, and the register of them.
+
+Knows the contract: traces in, one figure out. Refuses to know any view.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from engine.trace import Trace
+
+Draw = Callable[[Sequence[Trace]], go.Figure]
+Needs = Callable[[Trace], bool]
+
+
+@dataclass(frozen=True)
+class View:
+    """One registered view.
+
+    ``draw`` takes every trace of a comparison and leaves out those it cannot show, so that a trace
+    keeps its name and colour from view to view.
+    """
+
+    id: str
+    title: str
+    order: int
+    needs: Needs
+    draw: Draw
+
+    @property
+    def summary(self) -> str:
+        """The docstring's first paragraph on one line: the text people read about the view."""
+        return " ".join((inspect.getdoc(self.draw) or "").split("\n\n")[0].split())
+
+
+_REGISTER: dict[str, View] = {}
+
+
+def view(id: str, *, title: str, order: int, needs: Needs) -> Callable[[Draw], Draw]:
+    """Register a drawing function under ``id``; ``order`` is its place on the page."""
+
+    def register(draw: Draw) -> Draw:
+        if id in _REGISTER:
+            raise ValueError(f"two views are called {id!r}")
+        _REGISTER[id] = View(id, title, order, needs, draw)
+        return draw
+
+    return register
+
+
+def views() -> tuple[View, ...]:
+    """Every view, in reading order."""
+    return tuple(sorted(_REGISTER.values(), key=lambda view: (view.order, view.id)))
+
+
+def applicable(traces: Sequence[Trace]) -> tuple[View, ...]:
+    """The views that can show at least one of the traces, in reading order."""
+    return tuple(view for view in views() if any(map(view.needs, traces)))
