@@ -24,6 +24,7 @@ class Strategy:
     """One registered strategy. Its docstring is the text people read about it."""
 
     id: str
+    order: int
     params: type
     decode: Decode
     fixed: dict[
@@ -54,27 +55,27 @@ class Strategy:
 _REGISTER: dict[str, Strategy] = {}
 
 
-def strategy(id: str, *, params: type, **fixed: Any) -> Callable[[Decode], Decode]:
-    """Register a decoding generator under ``id``."""
+def strategy(id: str, *, order: int, params: type, **fixed: Any) -> Callable[[Decode], Decode]:
+    """Register a decoding generator under ``id``; people are shown strategies by ``order``."""
 
     def register(decode: Decode) -> Decode:
         if id in _REGISTER:
             raise ValueError(f"two strategies are called {id!r}")
-        _REGISTER[id] = Strategy(id, params, decode, fixed)
+        _REGISTER[id] = Strategy(id, order, params, decode, fixed)
         return decode
 
     return register
 
 
 def registered() -> dict[str, Strategy]:
-    """Every strategy, in the order they were registered."""
-    return dict(_REGISTER)
+    """Every strategy by its id, simple ones first."""
+    return {found.id: found for found in sorted(_REGISTER.values(), key=lambda s: s.order)}
 
 
 def find(id: str) -> Strategy:
     """The strategy called ``id``, or a `PlaygroundError` that names a near one."""
     if id not in _REGISTER:
-        known = ", ".join(_REGISTER)
+        known = ", ".join(registered())
         near = did_you_mean(str(id), _REGISTER)
         raise PlaygroundError(f"unknown strategy {id!r}{near or f'; there are {known}'}")
     return _REGISTER[id]

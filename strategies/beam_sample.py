@@ -18,7 +18,7 @@ class Params(Shaping, Beams):
     """The settings of beam search and those of sampling."""
 
 
-@strategy("beam_sample", params=Params, do_sample=True)
+@strategy("beam_sample", order=4, params=Params, do_sample=True)
 def beam_sample(run: Run, params: Params) -> Decoding:
     """Keeps several beginnings as beam search does, but draws which continuations get a place.
 

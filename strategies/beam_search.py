@@ -52,7 +52,7 @@ class Beams:
     )
 
 
-@strategy("beam_search", params=Beams, do_sample=False)
+@strategy("beam_search", order=3, params=Beams, do_sample=False)
 def beam_search(run: Run, params: Beams) -> Decoding:
     """Keeps the few most probable beginnings at every step and returns the best whole text.
 
@@ -178,10 +178,10 @@ class Finished:
         self._improvable &= bool((totals[0] / length**penalty > worst).any())
         if all(stops):
             return stops[0]
-        if not self._improvable:
-            return Stop("no_improvement", "no running beam can beat the finished ones")
         if early and bool(self._full.all()):
             return Stop("early_stopping", f"{len(self._full)} hypotheses finished")
+        if not self._improvable:
+            return Stop("no_improvement", "no running beam can beat the finished ones")
         return None
 
     def _normalized(self, sums: Tensor, length: int) -> Tensor:

@@ -13,7 +13,7 @@ class Params:
     """Greedy decoding has no settings of its own."""
 
 
-@strategy("greedy", params=Params, do_sample=False, num_beams=1)
+@strategy("greedy", order=1, params=Params, do_sample=False, num_beams=1)
 def greedy(run: Run, params: Params) -> Decoding:
     """Always takes the most probable token.
 

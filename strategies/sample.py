@@ -24,9 +24,8 @@ class Shaping:
     temperature: float = setting(
         None,
         "Below 1 sharpens the distribution, above 1 flattens it.",
-        low=0.0,
+        low=0.001,
         high=100.0,
-        open_low=True,
     )
     top_k: int = setting(
         None, "Keep this many of the most probable tokens; 0 keeps all.", kind=int, low=0
@@ -77,7 +76,7 @@ class Params(Shaping):
     )
 
 
-@strategy("sample", params=Params, do_sample=True, num_beams=1)
+@strategy("sample", order=2, params=Params, do_sample=True, num_beams=1)
 def sample(run: Run, params: Params) -> Decoding:
     """Draws each token at random, as probable as the model thinks it is.
 

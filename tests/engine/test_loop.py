@@ -58,7 +58,7 @@ def extra() -> Iterator[Callable[..., None]]:
         class Params:
             """None."""
 
-        register.strategy(id, params=Params, do_sample=False, num_beams=1)(decode)
+        register.strategy(id, order=99, params=Params, do_sample=False, num_beams=1)(decode)
 
     yield add
     register._REGISTER.clear()

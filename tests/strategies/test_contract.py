@@ -1,0 +1,91 @@
+"""What every strategy owes, whoever wrote it: a new file in `strategies/` is covered on arrival."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.settings import Limits, Setting
+from engine.strategy import Strategy
+from engine.trace import Trace
+from playground import Playground, PlaygroundError
+from strategies import registered
+from tests.tiny import tiny
+
+EVERY = pytest.mark.parametrize("id", registered())
+
+
+@pytest.fixture(scope="module")
+def lab() -> Playground:
+    return Playground(tiny("llama"))
+
+
+@EVERY
+def test_equal_seeds_leave_equal_traces(id: str, lab: Playground) -> None:
+    one, two = (lab.compare("same", [id], max_new_tokens=8, seed=9)[0] for _ in range(2))
+    assert (one.steps, one.sequences, one.stop) == (two.steps, two.sequences, two.stop)
+
+
+@EVERY
+def test_it_stops_at_the_length_and_at_an_end_token(id: str, lab: Playground) -> None:
+    [long] = lab.compare("same", [id], max_new_tokens=7, suppress_tokens=[2])
+    assert {len(sequence.token_ids) for sequence in long.sequences} == {7}
+    assert all(sequence.stop.rule == "length" for sequence in long.sequences)
+    end = long.sequences[0].token_ids[1]
+    [short] = lab.compare("same", [id], max_new_tokens=7, eos_token_id=[end])
+    ended = [s for s in short.sequences if s.stop.rule == "end_token"]
+    assert all(sequence.token_ids[-1] == end for sequence in ended)
+
+
+@EVERY
+def test_one_token_is_enough(id: str, lab: Playground) -> None:
+    [trace] = lab.compare("same", [id], max_new_tokens=1)
+    assert trace.error is None and len(trace.sequences[0].token_ids) == 1
+    assert trace.forward_passes <= 1  # the last token of a text is never evaluated
+
+
+@EVERY
+def test_the_ledger_adds_up(id: str, lab: Playground) -> None:
+    [trace] = lab.compare("a prompt of its own for " + id, [id], max_new_tokens=9)
+    assert trace.forward_passes == sum(tick.forward_passes for tick in trace.ticks)
+    assert trace.nodes == sum(tick.nodes for tick in trace.ticks)
+    assert max(step.tick for step in trace.steps) == len(trace.ticks) - 1
+    assert trace.settings["max_new_tokens"] == 9 and trace.strategy == id
+
+
+@EVERY
+def test_what_steps_add_makes_up_the_text(id: str, lab: Playground) -> None:
+    [trace] = lab.compare("same", [id], max_new_tokens=12)
+    for sequence in trace.sequences:
+        added = "".join(trace.steps[step].text for step in sequence.steps)
+        assert sequence.text.startswith(added)
+
+
+def drawn(setting: Setting) -> st.SearchStrategy[object]:
+    """Values inside a setting's bounds, and some outside."""
+    if setting.choices is not None:
+        return st.sampled_from([*setting.choices, "nonsense"])
+    low = setting.low if setting.low is not None else -5
+    high = min(setting.highest(Limits()) or 8, 8)
+    if setting.kind is int:
+        return st.integers(int(low) - 1, int(high) + 1)
+    return st.floats(low - 0.5, high + 0.5)
+
+
+@EVERY
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_any_settings_give_a_valid_trace_or_a_refusal_that_names_one(
+    id: str, data: st.DataObject, lab: Playground
+) -> None:
+    strategy: Strategy = registered()[id]
+    own = strategy.own_settings
+    names = data.draw(st.lists(st.sampled_from(sorted(own)), unique=True)) if own else []
+    given_settings = {name: data.draw(drawn(own[name]), label=name) for name in names}
+    try:
+        [trace] = lab.compare("any", [(id, given_settings)], max_new_tokens=4, seed=1)
+    except PlaygroundError as refusal:
+        assert any(name in str(refusal) for name in own)
+        return
+    assert trace.error is None
+    assert 1 <= len(trace.sequences) <= trace.settings.get("num_return_sequences", 1)
+    assert Trace.from_json(trace.to_json()) == trace

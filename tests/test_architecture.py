@@ -1,0 +1,85 @@
+"""The house: who may import whom, and a README that says what is there."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from strategies import registered
+
+REPOSITORY = Path(__file__).parents[1]
+PACKAGES = ("engine", "strategies", "visualizers", "playground")
+FILES = [path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py")]
+
+ALLOWED = {
+    "engine": {"engine"},
+    "strategies": {"engine", "strategies"},
+    "visualizers": {"engine", "visualizers"},
+    "playground": set(PACKAGES),
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Modules a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_arrows_point_one_way(path: Path) -> None:
+    package, *inner = path.relative_to(REPOSITORY).parts
+    modules = imports(path)
+    roots = {module.split(".")[0] for module in modules}
+    assert roots & set(PACKAGES) <= ALLOWED[package]
+    assert "gradio" not in roots or inner[0] == "ui"
+    assert "plotly" not in roots or package == "visualizers" or inner[0] in ("ui", "report.py")
+    if package == "visualizers":
+        assert {module for module in modules if module.startswith("engine")} <= {"engine.trace"}
+    if path.name in ("trace.py", "trace_json.py", "errors.py"):
+        assert roots <= {*sys.stdlib_module_names, "engine"}
+
+
+def test_comparing_needs_no_page_and_no_figures() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(['gradio', 'plotly', 'pandas', 'gguf']))\n"
+        "from playground import Playground\n"
+        "import playground.__main__\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_every_module_says_what_it_is_in_at_most_three_hundred_lines(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(source)), f"{path.name} has no docstring"
+    assert source.count("\n") <= 300
+
+
+def readme() -> str:
+    return (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_names_every_file_and_every_strategy() -> None:
+    text = readme()
+    tree = text[text.index("## The house") :]
+    for path in FILES:
+        if path.name != "__init__.py":
+            assert path.name in tree, f"{path.name} is not in the file tree"
+    for id, strategy in registered().items():
+        assert f"| `{id}` |" in text
+        assert strategy.summary in text
+
+
+def test_the_space_installs_the_gradio_it_names() -> None:
+    pinned = re.search(r"^gradio==(\S+)$", (REPOSITORY / "requirements.txt").read_text(), re.M)
+    named = re.search(r'^sdk_version: "?([\d.]+)"?$', readme(), re.M)
+    assert pinned and named and pinned[1] == named[1]
