@@ -110,20 +110,29 @@ class Playground:
 
     def _request(self, choice: Choice, shared: Mapping[str, Any]) -> Request:
         """Check one strategy's settings and let words become tokens."""
-        id, own = (choice, {}) if isinstance(choice, str) else choice
+        try:
+            id, own = (choice, {}) if isinstance(choice, str) else choice
+            given = {**shared, **own}
+        except (TypeError, ValueError) as error:
+            raise PlaygroundError(
+                f"a strategy is given by its name, or as (name, settings), not as {choice!r}"
+            ) from error
         found = strategies.find(id)
         declared = {
             name: setting.default
             for name, setting in found.settings.items()
             if setting.default is not None
         }
-        given = check({**shared, **own}, found.settings, self.limits, found.id)
+        given = check(given, found.settings, self.limits, found.id)
         settings = self._words.resolve({**declared, **given})
         return Request(found, settings, seed=settings.pop("seed"))
 
     def _run(self, prompt: Prompt, request: Request) -> tuple[Run, Callable[[Run], Decoding]]:
         found, settings = request.strategy, request.settings
-        prepared = prepare(self.model, prompt, {**settings, **found.fixed})
+        config = self.model.module.generation_config
+        own = {name for name in found.own_settings if not hasattr(config, name)}
+        theirs = {name: value for name, value in settings.items() if name not in own}
+        prepared = prepare(self.model, prompt, {**theirs, **found.fixed})
         params = _params(found, prepared, settings)
         heading = Heading(
             strategy=found.id,
@@ -152,7 +161,9 @@ class Playground:
 
     def _check_length(self, prompt: int, new: int) -> None:
         context = self.model.context_length
-        if context is not None and not self.model.is_encoder_decoder and prompt + new > context:
+        # An encoder-decoder reads and writes in two places, each as long as its context.
+        length = max(prompt, new) if self.model.is_encoder_decoder else prompt + new
+        if context is not None and length > context:
             raise PlaygroundError(
                 f"{prompt} tokens of prompt and {new} new ones are more than the {context} that"
                 f" {self.model.name} can attend to"

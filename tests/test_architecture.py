@@ -4,11 +4,17 @@ import ast
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import engine.strategy
+from playground import Playground
 from strategies import registered
+from tests.tiny import tiny
+from visualizers import _register
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGES = ("engine", "strategies", "visualizers", "playground")
@@ -83,3 +89,42 @@ def test_the_space_installs_the_gradio_it_names() -> None:
     pinned = re.search(r"^gradio==(\S+)$", (REPOSITORY / "requirements.txt").read_text(), re.M)
     named = re.search(r'^sdk_version: "?([\d.]+)"?$', readme(), re.M)
     assert pinned and named and pinned[1] == named[1]
+
+
+def example(heading: str) -> str:
+    """The first Python block under a heading of the README."""
+    section = readme().split(f"{heading}\n")[1]
+    return section.split("```python\n")[1].split("```")[0]
+
+
+def test_the_readmes_strategy_runs_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.strategy, "_REGISTER", dict(engine.strategy._REGISTER))
+    module = types.ModuleType("second_best")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(example("### Add a strategy"), module.__dict__)
+    lab = Playground(tiny("llama"))
+    second, best = lab.compare(
+        "hi", [("second_best", {"place": 2}), ("second_best", {"place": 1})], max_new_tokens=5
+    )
+    [greedy] = lab.compare("hi", ["greedy"], max_new_tokens=5)
+    assert [step.rank for step in second.steps] == [2] * 5
+    assert best.sequences[0].token_ids == greedy.sequences[0].token_ids
+
+
+def test_the_readmes_view_draws_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_register, "_REGISTER", {})
+    scope: dict[str, Any] = {"__name__": "rank"}
+    exec(example("### Add a view"), scope)
+    traces = Playground(tiny("llama")).compare("hi", ["greedy", "sample"], max_new_tokens=4)
+    [view] = _register.applicable(traces)
+    assert scope["_info"](traces).by_run[0] == ("greedy", (1, 1, 1, 1))
+    assert view.draw(traces).data[0].y == (1, 1, 1, 1)
+
+
+def test_the_readmes_python_runs_as_written(
+    embedded: Playground, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("playground.Playground", lambda: embedded)
+    exec(example("## From Python"), {})
+    assert (tmp_path / "beam.json").is_file()

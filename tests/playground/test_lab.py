@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tiny import tiny
 
 from playground import Limits, Playground, PlaygroundError
+from tests.tiny import tiny
 
 BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "an empty prompt": ("", ["greedy"], {}, "the prompt is empty"),
@@ -27,6 +27,7 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "an unknown strategy": ("hi", ["greedie"], {}, "did you mean 'greedy'"),
     "a setting of another strategy": ("hi", [("greedy", {"top_p": 0.9})], {}, "unknown setting"),
     "a misspelt shared setting": ("hi", ["greedy"], {"repetition_penalti": 1.2}, "did you mean"),
+    "a strategy that is none": ("hi", [("greedy",)], {}, "its name, or as"),
     "no strategy": ("hi", [], {}, "there is no strategy to run"),
     "seven strategies": ("hi", ["greedy"] * 7, {}, "at most 6 run side by side"),
     "more returned than kept": (
