@@ -1,0 +1,89 @@
+"""Starts the page.
+
+Knows flags, environment variables and where the server listens. Refuses to know what is on the
+page. The model is loaded in the background: the page is there at once and says what it waits for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
+
+from engine.models import DEFAULT
+from playground import Limits, Playground, PlaygroundError
+from playground.ui.loading import Loader
+from playground.ui.look import CSS, theme
+from playground.ui.page import build
+
+_LIMITS = {
+    "prompt_characters": "the longest prompt, in characters",
+    "max_new_tokens": "the most tokens one run may write",
+    "rows": "the most beams, or texts sampled side by side",
+    "strategies": "the most strategies in one comparison",
+    "positions": "tokens the key/value pool holds for all runs together",
+}
+
+
+def main() -> None:
+    """Start loading the model and serve the page until interrupted."""
+    flags = parser().parse_args()
+    limits = Limits(**{name: getattr(flags, name) for name in _LIMITS})
+    loader = Loader(flags.model, lambda: _load(flags.model, limits))
+    loader.start()
+    build(loader, limits).queue(max_size=64).launch(
+        server_name=flags.host,
+        server_port=flags.port,
+        theme=theme(),
+        css_paths=[CSS],
+        enable_monitoring=False,
+        run_history=False,
+        footer_links=["gradio", "settings"],
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; PLAYGROUND_<FLAG> in the environment changes a flag's default."""
+    flags = argparse.ArgumentParser(
+        description="Start the Decoding Playground page.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    model, host, port = (
+        _default("model", DEFAULT),
+        _default("host", _host()),
+        _default("port", 7860),
+    )
+    flags.add_argument("--model", default=model, help="an embedded model, a Hub id or a folder")
+    flags.add_argument("--host", default=host, help="the address to listen on")
+    flags.add_argument("--port", type=int, default=port, help="the port to listen on")
+    for name, words in _LIMITS.items():
+        default = _default(name, getattr(Limits(), name))
+        flags.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help=words)
+    return flags
+
+
+def _default(flag: str, otherwise: str | int) -> str:
+    # A string even for numbers: argparse converts and checks it as it does what is typed.
+    return os.environ.get(f"PLAYGROUND_{flag.upper()}", str(otherwise))
+
+
+def _host() -> str:
+    """A Space is reached from outside its container; anywhere else this machine is enough."""
+    return "0.0.0.0" if "SPACE_ID" in os.environ else "127.0.0.1"
+
+
+def _load(model: str, limits: Limits) -> Playground:
+    print(f"Loading the model {model} …", flush=True)
+    try:
+        lab = Playground(model, limits=limits)
+    except PlaygroundError as error:
+        print(f"The model could not be loaded: {error}", file=sys.stderr, flush=True)
+        raise
+    print(f"The model {lab.model.name} is ready.", flush=True)
+    return lab
+
+
+if __name__ == "__main__":
+    main()

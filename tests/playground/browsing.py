@@ -1,0 +1,110 @@
+"""A real browser on a server of ours: what every test of the page needs."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = shutil.which("chromium")  # else the one playwright brought
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@contextmanager
+def served(command, log):
+    """Start a server that takes its port as ``{port}``; gives its address."""
+    port = free_port()
+    words = [sys.executable, *(str(word).format(port=port) for word in command)]
+    paths = {**os.environ, "PYTHONPATH": str(ROOT), "GRADIO_ANALYTICS_ENABLED": "False"}
+    with log.open("w") as out:
+        server = subprocess.Popen(words, cwd=ROOT, env=paths, stdout=out, stderr=out)
+    try:
+        address = f"http://127.0.0.1:{port}/"
+        wait(lambda: answers(address, server, log), seconds=120)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(address, server, log):
+    assert server.poll() is None, log.read_text()
+    try:
+        with urllib.request.urlopen(address, timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def wait(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{condition} did not come true in {seconds} s"
+        time.sleep(0.1)
+
+
+@contextmanager
+def opened(browser, address, query="?__theme=light", **options):
+    """A page that may not complain, and may not ask anybody but its server."""
+    context = browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **options})
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    requests, complaints = [], []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda told: told.type == "error" and complaints.append(told.text))
+    try:
+        page.goto(address + query)
+        yield page
+        local = (address, "data:", "blob:")
+        assert [url for url in requests if not url.startswith(local)] == []
+        assert complaints == []
+    finally:
+        context.close()
+
+
+def column(page, index):
+    return page.locator("#live .column").nth(index)
+
+
+def text_of(page, index):
+    """The tokens of a column as one text."""
+    tokens = column(page, index).locator(".token")
+    return "".join(tokens.evaluate_all("tokens => tokens.map(token => token.textContent)"))
+
+
+def states(page):
+    return page.locator("#live .column").evaluate_all(
+        "columns => columns.map(c => c.dataset.state)"
+    )
+
+
+_OVER = "document.querySelector('#live [data-over]')?.dataset.over ?? null"
+
+
+@contextmanager
+def running(page):
+    """Press Run; at the end of the block wait for the end of the run."""
+    before = page.evaluate(_OVER)
+    page.click("#run")
+    yield
+    page.wait_for_function(f"before => ({_OVER}) !== before", arg=before, timeout=120_000)
+    page.wait_for_selector("#run:not([disabled])")

@@ -1,0 +1,334 @@
+"""The real page on the embedded model, used as a person would use it."""
+
+import pytest
+
+from playground import Playground
+from playground.ui.examples import EXAMPLES, FIRST
+from tests.playground.browsing import (
+    CHROMIUM,
+    QUIET,
+    column,
+    opened,
+    running,
+    served,
+    states,
+    text_of,
+    wait,
+)
+
+playwright = pytest.importorskip("playwright.sync_api")
+LONGEST = 120  # what the server allows
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the server's log and the pictures go."""
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    command = ["app.py", "--port", "{port}", "--max-new-tokens", LONGEST]
+    with served(command, folder / "log") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def lab():
+    return Playground()
+
+
+@pytest.fixture
+def page(browser, address):
+    with opened(browser, address) as page:
+        page.wait_for_selector(".card", timeout=120_000)
+        yield page
+
+
+def length(page, tokens):
+    slide(page, "shared-max_new_tokens", tokens)
+
+
+def slide(page, id, value):
+    page.fill(f"#{id} input[type=number]", str(value))
+    page.keyboard.press("Tab")
+
+
+def run(page):
+    with running(page):
+        pass
+
+
+def test_tokens_appear_live_and_are_the_ones_the_lab_gives(page, lab, folder):
+    length(page, 16)
+    seen = []
+    with running(page):
+        page.wait_for_selector("#live .token")
+        while "writing" in states(page):
+            seen.append(page.locator("#live .token").count())
+            page.wait_for_timeout(50)
+    page.wait_for_selector("#figures .js-plotly-plot >> nth=2")
+    page.screenshot(path=folder / "done.png", full_page=True)
+    traces = lab.compare(FIRST.prompt, FIRST.cards, max_new_tokens=16, seed=0)
+    assert [text_of(page, index) for index in range(3)] == [trace.text for trace in traces]
+    assert len(set(seen)) > 3, "the columns came as a whole"
+    assert page.locator("#figures .js-plotly-plot").count() == 3
+
+
+def test_a_column_says_what_it_cost_and_why_it_ended(page, lab):
+    length(page, 8)
+    run(page)
+    [trace] = lab.compare(FIRST.prompt, ["greedy"], max_new_tokens=8)
+    figures = dict(
+        zip(
+            column(page, 0).locator(".figures dt").all_inner_texts(),
+            column(page, 0).locator(".figures dd").all_inner_texts(),
+            strict=True,
+        )
+    )
+    assert figures["tokens"] == "8"
+    assert figures["forward passes"] == str(trace.forward_passes)
+    assert float(figures["tokens/s"]) == pytest.approx(8 / float(figures["seconds"]), rel=0.1)
+    assert figures["ended"] == "length reached: 8 new tokens"
+
+
+def test_every_returned_beam_can_be_read_with_its_score(page, lab):
+    length(page, 10)
+    run(page)
+    [trace] = lab.compare(FIRST.prompt, [FIRST.cards[1]], max_new_tokens=10)
+    choices = column(page, 1).locator(".sequences button")
+    assert choices.count() == len(trace.sequences) == 3
+    for index, sequence in enumerate(trace.sequences):
+        choices.nth(index).click()
+        assert text_of(page, 1) == sequence.text
+        assert choices.nth(index).inner_text() == f"{index + 1}. {sequence.score:.4f}"
+
+
+def test_pointing_at_a_token_shows_what_else_the_model_considered(page, lab, folder):
+    length(page, 6)
+    run(page)
+    [trace] = lab.compare(FIRST.prompt, [FIRST.cards[2]], max_new_tokens=6, seed=0)
+    step = trace.steps[2]
+    column(page, 2).locator(".token").nth(2).hover()
+    card = page.locator("#live .candidates")
+    card.wait_for(state="visible")
+    page.screenshot(path=folder / "candidates.png")
+    assert f"rank {step.rank} in the model's own order" in card.inner_text()
+    assert f"{step.distribution.kept} tokens could have been chosen" in card.inner_text()
+    assert "processors: temperature → top_k → top_p" in card.inner_text()
+    chosen = card.locator(".chosen").inner_text()
+    assert step.token.text.strip() in chosen
+    assert "cut" in card.inner_text() or step.distribution.kept > 10
+    page.mouse.move(5, 5)
+    card.wait_for(state="hidden")
+
+
+def test_the_arrow_keys_walk_from_token_to_token_and_column_to_column(page):
+    length(page, 6)
+    run(page)
+    assert page.locator('#live [tabindex="0"]').count() == 3  # one tab stop per column
+    column(page, 0).locator(".token").nth(0).focus()
+    card = page.locator("#live .candidates")
+
+    def focused():
+        return page.evaluate(
+            """() => {
+                const at = document.activeElement, all = [...at.parentNode.children];
+                return [Number(at.closest('.column').dataset.index), all.indexOf(at)];
+            }"""
+        )
+
+    for key, place in [
+        ("ArrowRight", [0, 1]),
+        ("ArrowRight", [0, 2]),
+        ("ArrowDown", [1, 2]),
+        ("ArrowLeft", [1, 1]),
+        ("End", [1, 5]),
+        ("ArrowUp", [0, 5]),
+        ("Home", [0, 0]),
+        ("ArrowLeft", [0, 0]),
+    ]:
+        page.keyboard.press(key)
+        assert focused() == place
+        assert card.is_visible()
+    page.keyboard.press("Escape")
+    card.wait_for(state="hidden")
+
+
+def test_stop_ends_the_run_and_leaves_what_was_written(page, folder):
+    length(page, LONGEST)
+    assert page.locator("#stop").is_disabled()
+    with running(page):
+        page.wait_for_selector("#live .token")
+        assert page.locator("#run").is_disabled()
+        page.screenshot(path=folder / "running.png", full_page=True)
+        page.click("#stop")
+    assert "stopped" in states(page)
+    assert 0 < column(page, 0).locator(".token").count() < LONGEST
+    assert page.inner_text("#live .status") == "Stopped. What was written until then stays."
+    assert page.locator("#stop").is_disabled()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("#prompt textarea", "", "the prompt is empty"),
+        ("#card-2-temperature input", "0", "temperature is 0"),
+        ("#card-2-top_k input", "-3", "top_k is -3"),
+        ("#shared-stop_strings textarea", '["a', "stop_strings looks like JSON"),
+        ("#shared-eos_token_id textarea", "<b>no such token</b>", "<b>no such token</b>"),
+    ],
+)
+def test_bad_input_is_answered_with_a_message_and_loses_nothing(page, folder, field, value, words):
+    length(page, 4)
+    run(page)
+    before = [text_of(page, index) for index in range(3)]
+    if field.startswith("#shared"):
+        page.click("#shared button")
+    page.fill(field, value)
+    page.keyboard.press("Tab")
+    run(page)
+    page.screenshot(path=folder / f"error {words[:12]}.png".replace("/", ""))
+    assert words in page.inner_text("#live .status.error")
+    assert words in page.inner_text(".toast-body")
+    assert [text_of(page, index) for index in range(3)] == before
+    assert page.input_value(field) == value
+    assert page.input_value("#shared-max_new_tokens input[type=number]") == "4"
+
+
+def test_a_message_is_answered_in_the_models_own_chat_format(page, lab):
+    page.fill("#prompt textarea", "Name three fruits.")
+    page.get_by_label("message to answer").check()
+    length(page, 12)
+    run(page)
+    chat = [{"role": "user", "content": "Name three fruits."}]
+    [trace] = lab.compare(chat, ["greedy"], max_new_tokens=12)
+    assert text_of(page, 0) == trace.text
+
+
+def test_shared_settings_reach_every_run(page, lab):
+    page.click("#shared button")
+    page.fill("#shared-bad_words_ids textarea", "he, she")
+    page.fill("#shared-repetition_penalty input", "1.3")
+    page.fill("#shared-seed input", "7")
+    length(page, 12)
+    run(page)
+    shared = {"bad_words_ids": ["he", "she"], "repetition_penalty": 1.3, "seed": 7}
+    traces = lab.compare(FIRST.prompt, FIRST.cards, max_new_tokens=12, **shared)
+    assert [text_of(page, index) for index in range(3)] == [trace.text for trace in traces]
+
+
+def test_cards_keep_what_they_show_when_others_come_go_and_change(page, lab):
+    page.fill("#card-2-temperature input", "0.6")
+    slide(page, "card-1-num_beams", 3)
+    page.click("#add")
+    page.wait_for_selector(".card >> nth=3")
+    page.locator(".card").nth(0).get_by_text("Remove").click()
+    page.wait_for_selector(".card >> nth=3", state="detached")
+    page.locator(".card").nth(2).get_by_role("combobox").first.click()
+    page.get_by_role("option", name="greedy").click()
+    page.wait_for_selector("#card-3-temperature", state="detached")
+    assert page.input_value("#card-2-temperature input") == "0.6"
+    length(page, 6)
+    run(page)
+    choices = [
+        ("beam_search", {"num_beams": 3, "num_return_sequences": 3}),
+        ("sample", {"temperature": 0.6, "top_p": 0.95}),
+        "greedy",
+    ]
+    traces = lab.compare(FIRST.prompt, choices, max_new_tokens=6)
+    assert [text_of(page, index) for index in range(3)] == [trace.text for trace in traces]
+
+
+def test_more_cards_than_the_server_allows_are_not_added(page):
+    for count in range(4, 7):
+        page.click("#add")
+        page.wait_for_selector(f".card >> nth={count - 1}")
+    page.click("#add")
+    page.wait_for_selector("text=At most 6 strategies run side by side.")
+    assert page.locator(".card").count() == 6
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.title)
+def test_an_example_fills_the_form(page, example):
+    page.get_by_role("button", name=example.title).click()
+    page.wait_for_selector(f"#point >> text={example.point[:30]}")
+    assert page.input_value("#prompt textarea") == example.prompt
+    names = [strategy.replace("_", " ") for strategy, _ in example.cards]
+    pickers = page.locator(".card .card-head input")
+    wait(lambda: pickers.evaluate_all("all => all.map(picker => picker.value)") == names)
+
+
+# What every eye and every screen gets
+
+
+def luminance_ratio(page, selector):
+    """The contrast between a token's text and what lies under it."""
+    return page.evaluate(
+        """selector => {
+            const pixel = document.createElement('canvas').getContext('2d');
+            const mixed = (...colours) => {
+                pixel.clearRect(0, 0, 1, 1);
+                for (const colour of colours) {
+                    pixel.fillStyle = colour;
+                    pixel.fillRect(0, 0, 1, 1);
+                }
+                return [...pixel.getImageData(0, 0, 1, 1).data].slice(0, 3);
+            };
+            const light = (colour) => {
+                const [r, g, b] = colour.map((v) => v / 255).map((v) =>
+                    v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+            };
+            return [...document.querySelectorAll(selector)].map((token) => {
+                const style = (node) => getComputedStyle(node);
+                const under = style(token.closest('.column')).backgroundColor;
+                const ground = light(mixed(under, style(token).backgroundColor));
+                const ink = light(mixed(style(token).color));
+                return (Math.max(ground, ink) + 0.05) / (Math.min(ground, ink) + 0.05);
+            });
+        }""",
+        selector,
+    )
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_token_can_be_read_in_both_themes(browser, address, folder, theme):
+    with opened(browser, address, f"?__theme={theme}") as page:
+        page.wait_for_selector(".card")
+        length(page, 8)
+        run(page)
+        page.wait_for_selector("#figures .js-plotly-plot >> nth=2")
+        page.screenshot(path=folder / f"{theme}.png", full_page=True)
+        assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
+        assert min(luminance_ratio(page, "#live .token")) >= 4.5
+        assert min(luminance_ratio(page, "#live .column h3, #live .column .settings")) >= 4.5
+
+
+def test_a_phone_shows_the_columns_below_each_other_and_nothing_beside_the_screen(
+    browser, address, folder
+):
+    small = {"width": 390, "height": 844}
+    with opened(browser, address, viewport=small, has_touch=True) as page:
+        page.wait_for_selector(".card")
+        length(page, 10)
+        run(page)
+        page.wait_for_selector("#figures .js-plotly-plot >> nth=2")
+        column(page, 1).locator(".token").nth(3).tap()
+        page.locator("#live .candidates").wait_for(state="visible")
+        page.screenshot(path=folder / "phone.png", full_page=True)
+        boxes = [column(page, index).bounding_box() for index in range(3)]
+        assert len({box["x"] for box in boxes}) == 1
+        assert boxes[0]["y"] < boxes[1]["y"] < boxes[2]["y"]
+        card = page.locator("#live .candidates").bounding_box()
+        assert card["x"] >= 0
+        assert card["x"] + card["width"] <= 390
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390

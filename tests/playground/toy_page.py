@@ -1,0 +1,130 @@
+"""The page on a lab that follows a script: shows what no real model does when asked to.
+
+Run by test_live as `python toy_page.py PORT GATE`; the lab is "loaded" once the file GATE exists.
+The prompt names the script to follow.
+"""
+
+import math
+import sys
+import time
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+from engine.settings import Limits
+from engine.trace import (
+    Candidate,
+    Distribution,
+    Sequence,
+    Step,
+    Stop,
+    Tick,
+    Token,
+    Trace,
+    Update,
+)
+from playground.ui.loading import Loader
+from playground.ui.look import CSS, theme
+from playground.ui.page import build
+from strategies import find
+
+EVIL = '<img src=x onerror="window.evil = 1">${window.evil = 1}{{evil}}</script><script>evil'
+
+
+def step(id, parent, text, probability=0.5, event="chosen"):
+    token = Token(id, text)
+    rival = Candidate(Token(1000, EVIL), 0.25, (0.0,), 0.0)
+    chosen = Candidate(token, probability, (0.75,), 0.75)
+    given = Distribution((chosen, rival), ("top_p",), 1.5, 0.5, 2)
+    raw, final = math.log(probability), math.log(0.75)
+    return Step(id, parent, id, token, text, event, raw, final, 1, given, {})
+
+
+def trace(strategy, steps, paths, stop, scores=(None,), error=None):
+    sequences = tuple(
+        Sequence(
+            tuple(steps[id].token.id for id in path),
+            "".join(steps[id].text for id in path),
+            tuple(path),
+            stop,
+            score,
+        )
+        for path, score in zip(paths, scores, strict=True)
+    )
+    ticks = (Tick(1, 1, 100.0),) * len(steps)
+    return Trace(strategy, {}, 0, "toy", "p", (), tuple(steps), ticks, sequences, stop, error)
+
+
+def toys():
+    """A chain that would like to be HTML, beams that change their mind, and a run that fails."""
+    evil = [step(0, None, " a"), step(1, 0, "\n"), step(2, 1, EVIL, 0.001)]
+    beams = [step(0, None, " one"), step(1, None, " two"), step(2, 0, " more"), step(3, 1, " end")]
+    failed = [step(0, None, " half")]
+    yield Update(0, tuple(evil[:2]), 1)
+    yield Update(1, tuple(beams[:2]), 0)
+    yield Update(2, tuple(failed), 0)
+    time.sleep(0.5)
+    yield Update(1, (beams[2],), 2)
+    time.sleep(0.5)
+    error = Stop("error"), (None,), f"no more memory {EVIL}"
+    yield Update(2, (), 0, trace("sample", failed, [(0,)], *error))
+    yield Update(1, (beams[3],), 3)
+    time.sleep(0.5)
+    yield Update(0, (evil[2],), 2, trace("greedy", evil, [(0, 1, 2)], Stop("end_token", EVIL)))
+    best = trace("beam_search", beams, [(1, 3), (0, 2)], Stop("length"), (-0.1, -0.25))
+    yield Update(1, (), 3, best)
+
+
+def many():
+    """Far more news at once than a browser has frames."""
+    steps = [step(0, None, "0 ")]
+    yield Update(0, (steps[0],), 0)
+    for id in range(1, 300):
+        steps.append(step(id, id - 1, f"{id} "))
+        yield Update(0, (steps[-1],), id)
+        time.sleep(0.003)
+    yield Update(0, (), 299, trace("greedy", steps, [range(300)], Stop("length")))
+    for run in (1, 2):
+        yield Update(run, (), None, trace("greedy", [], [()], Stop("length")))
+
+
+def forever(stop):
+    steps = []
+    for id in count():
+        if stop.is_set():
+            print("stopped", flush=True)
+            for run in (1, 2):
+                yield Update(run, (), None, trace("greedy", [], [()], Stop("cancelled")))
+            yield Update(0, (), id - 1, trace("greedy", steps, [range(id)], Stop("cancelled")))
+            return
+        time.sleep(0.05)
+        steps.append(step(id, id - 1 if id else None, f"{id} "))
+        yield Update(0, (steps[-1],), id)
+
+
+class Lab:
+    model = SimpleNamespace(name="toy")
+
+    def defaults(self, strategy):
+        return {name: known.default for name, known in find(strategy).own_settings.items()}
+
+    def stream(self, prompt, runs, *, stop, **shared):
+        if prompt == "broken":
+            raise RuntimeError("a bug")
+        return {"toys": toys, "many": many, "forever": lambda: forever(stop)}[prompt]()
+
+
+def main():
+    port, gate = int(sys.argv[1]), Path(sys.argv[2])
+
+    def load():
+        while not gate.exists():
+            time.sleep(0.05)
+        return Lab()
+
+    page = build(Loader("toy", load), Limits())
+    page.launch(server_port=port, theme=theme(), css_paths=[CSS], run_history=False, quiet=True)
+
+
+if __name__ == "__main__":
+    main()
