@@ -19,17 +19,18 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import torch
-from transformers import set_seed
-
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import engine.backend  # before torch: it decides how torch's threads wait
 import engine.run
-from engine.backend import Reading
 from engine.record import Recorder
 from engine.trace import Trace
 from playground import Playground
+
+# isort: split
+import torch
+from transformers import set_seed
 
 PROMPT = "Once upon a time, in a small village by the sea, there lived an old fisherman who"
 SIX: list[tuple[str, dict[str, Any]]] = [
@@ -103,7 +104,7 @@ def timed(work: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[float, A
 
 
 def instrumentation(work: Callable[[], Any]) -> float:
-    """The share of a comparison spent on reading and telling instead of computing and deciding."""
+    """The share of a comparison spent on the trace: what no strategy would need to decode."""
     spent = 0.0
 
     def watched(inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,7 +117,8 @@ def instrumentation(work: Callable[[], Any]) -> float:
         return wrapper
 
     with (
-        mock.patch.object(Reading, "of", watched(Reading.of)),
+        mock.patch.object(engine.backend, "entropy", watched(engine.backend.entropy)),
+        mock.patch.object(engine.backend, "most", watched(engine.backend.most)),
         mock.patch.object(engine.run, "observe", watched(engine.run.observe)),
         mock.patch.object(Recorder, "step", watched(Recorder.step)),
     ):

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.trie import Cell
 
+BLOCK = 128  # tokens looked at together when the most probable ones are sought
 TOP = 10  # how many candidates a distribution remembers, before and after the processors
 
 
@@ -61,9 +62,17 @@ def gather(places: Sequence[Place]) -> Reading:
     return Reading(stack("logits"), stack("log_probs"), stack("entropy"), stack("top_tokens"))
 
 
-def most(scores: Tensor) -> Tensor:
-    """The tokens with the highest scores in each row, highest first."""
-    return scores.topk(min(TOP, scores.shape[-1]), dim=-1).indices
+def most(scores: Tensor, count: int = TOP) -> Tensor:
+    """The tokens with the highest scores in each row, (rows, count), highest first."""
+    rows, size = scores.shape
+    if size % BLOCK or size < count * BLOCK:
+        return scores.topk(min(count, size), dim=-1).indices
+    # They are in the blocks with the highest maxima: several times faster than a whole row's topk.
+    blocks = scores.view(rows, -1, BLOCK)
+    best = blocks.amax(-1).topk(count, dim=-1).indices  # (rows, count)
+    inside = blocks.gather(1, best[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
+    at = inside.topk(count, dim=-1).indices
+    return best.gather(-1, at // BLOCK) * BLOCK + at % BLOCK
 
 
 def entropy(log_probs: Tensor) -> Tensor:

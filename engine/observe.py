@@ -1,7 +1,7 @@
 """Distributions for the trace: what the model said, what each processor made of it, what was used.
 
-Knows how rows of scores become a few numbers, with one transfer to the host. Refuses to know who
-chose and why. Nothing here changes a score.
+Knows how rows of scores become a few numbers. Refuses to know who chose and why. Nothing here
+changes a score, and all of it is paid for on every tick, so it reads a row as seldom as it can.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from engine.backend import Reading, entropy, most
+from engine.backend import TOP, Reading, entropy, most
 from engine.tokens import Speller
 from engine.trace import Candidate, Distribution
+
+FEW = 64  # where no more tokens than this are left, they are read instead of the whole row
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,15 @@ class Observed:
     rank: int
 
 
+class _Final(NamedTuple):
+    """What the processors left, row by row."""
+
+    top: Tensor  # (rows, TOP) the most probable tokens, most probable first
+    log_normalizer: Tensor  # (rows, 1) what a score is above its log-probability
+    entropy: list[float]
+    kept: list[int]  # how many tokens were not cut
+
+
 def observe(
     reading: Reading,
     stages: Sequence[Stage],
@@ -44,35 +56,29 @@ def observe(
     speller: Speller,
 ) -> list[Observed]:
     """What to tell of each picked (row, token), read off the rows they were picked from."""
-    tokens = _tokens_to_tell(reading, stages, picks)  # (rows, tokens)
-    log_probs = [reading.log_probs, *(stage.scores.log_softmax(-1) for stage in stages)]
-    told = torch.stack([at_stage.gather(-1, tokens) for at_stage in log_probs], dim=-1)
+    final = _final(stages[-1].scores) if stages else None
+    tokens = _tokens_to_tell(reading, final, picks)  # (rows, tokens)
+    told = _log_probs(reading, stages, final, tokens)  # (rows, tokens, 1 + stages)
+    ids, log_probs, probs = tokens.tolist(), told.tolist(), told.exp().tolist()
     raw_entropy = reading.entropy.tolist()
-    final_entropy, kept = _after(log_probs[-1]) if stages else (raw_entropy, None)
-    by_token = [
-        dict(zip(ids, values, strict=True))
-        for ids, values in zip(tokens.tolist(), told.tolist(), strict=True)
-    ]
-    names = tuple(stage.name for stage in stages)
+    after = final.top.shape[-1] if final else 0
     distributions = {
         row: Distribution(
-            candidates=_candidates(by_token[row], speller),
-            processors=names,
+            candidates=_candidates(ids[row], probs[row], after, speller),
+            processors=tuple(stage.name for stage in stages),
             raw_entropy=_round(raw_entropy[row]),
-            final_entropy=_round(final_entropy[row]),
-            kept=kept[row] if kept else reading.logits.shape[-1],
+            final_entropy=_round(final.entropy[row] if final else raw_entropy[row]),
+            kept=final.kept[row] if final else reading.logits.shape[-1],
         )
         for row in dict.fromkeys(row for row, _ in picks)
     }
-    return [
-        Observed(
-            distributions[row],
-            raw=round(by_token[row][token][0], 6),
-            final=_finite(by_token[row][token][-1]),
-            rank=rank,
-        )
-        for (row, token), rank in zip(picks, _ranks(reading, picks), strict=True)
-    ]
+    observed = []
+    for (row, token), rank in zip(picks, _ranks(reading, picks), strict=True):
+        of_token = log_probs[row][ids[row].index(token)]
+        cut = of_token[-1] == -math.inf
+        used = None if cut else round(of_token[-1], 6)
+        observed.append(Observed(distributions[row], round(of_token[0], 6), used, rank))
+    return observed
 
 
 def processor_name(processor: object) -> str:
@@ -81,13 +87,26 @@ def processor_name(processor: object) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
+def _final(scores: Tensor) -> _Final:
+    """Read what the processors left: the few tokens there are, or the whole row."""
+    top = most(scores, FEW)
+    values = scores.gather(-1, top)
+    few = top.shape[-1] == FEW and bool((values[:, -1] == -torch.inf).all())
+    read = values if few else scores
+    log_probs = read.log_softmax(-1)
+    best = log_probs[:, :1] if few else log_probs.gather(-1, top[:, :1])
+    return _Final(
+        top=top[:, :TOP],
+        log_normalizer=values[:, :1] - best,
+        entropy=entropy(log_probs).tolist(),
+        kept=(read > -torch.inf).count_nonzero(-1).tolist(),
+    )
+
+
 def _tokens_to_tell(
-    reading: Reading, stages: Sequence[Stage], picks: Sequence[tuple[int, int]]
+    reading: Reading, final: _Final | None, picks: Sequence[tuple[int, int]]
 ) -> Tensor:
     """For every row the most probable tokens, before and after the processors, and its picks."""
-    tops = [reading.top_tokens]
-    if stages:
-        tops.append(most(stages[-1].scores))
     picked: list[list[int]] = [[] for _ in range(len(reading.logits))]
     for row, token in picks:
         picked[row].append(token)
@@ -95,23 +114,38 @@ def _tokens_to_tell(
     # Rows are filled up with a token that is told of anyway.
     filler = reading.top_tokens[:, 0].tolist()
     filled = [ids + [filler[row]] * (widest - len(ids)) for row, ids in enumerate(picked)]
-    return torch.cat([*tops, torch.tensor(filled, device=reading.logits.device)], dim=-1)
+    tops = [reading.top_tokens, *([final.top] if final else [])]
+    return torch.cat([torch.tensor(filled, device=reading.logits.device), *tops], dim=-1)
 
 
-def _after(log_probs: Tensor) -> tuple[list[float], list[int]]:
-    """Entropy, and how many tokens are left, once all processors have run."""
-    return entropy(log_probs).tolist(), (log_probs > -torch.inf).count_nonzero(-1).tolist()
+def _log_probs(
+    reading: Reading, stages: Sequence[Stage], final: _Final | None, tokens: Tensor
+) -> Tensor:
+    """Log-probabilities of some tokens, on the host: the model's own, then after each stage."""
+    told = [reading.log_probs.gather(-1, tokens)]
+    told += [stage.scores.log_softmax(-1).gather(-1, tokens) for stage in stages[:-1]]
+    if final:
+        told.append(stages[-1].scores.gather(-1, tokens) - final.log_normalizer)
+    return torch.stack(told, dim=-1).cpu()
 
 
-def _candidates(by_token: dict[int, list[float]], speller: Speller) -> tuple[Candidate, ...]:
+def _candidates(
+    ids: Sequence[int], probs: Sequence[list[float]], after: int, speller: Speller
+) -> tuple[Candidate, ...]:
     """The candidates, those most probable in the end first, then those most probable at first."""
+    # The last tokens are the most probable ones after the processors. Where fewer are left, there
+    # are some among them that were cut and never mattered.
+    mattered = len(ids) - after
+    by_token = {
+        id: [_probability(value) for value in of_token]
+        for place, (id, of_token) in enumerate(zip(ids, probs, strict=True))
+        if place < mattered or of_token[-1] > 0.0
+    }
     ordered = sorted(by_token.items(), key=lambda item: (-item[1][-1], -item[1][0]))
-    candidates = []
-    for token, log_probs in ordered:
-        raw, *stages = (_probability(value) for value in log_probs)
-        final = stages[-1] if stages else raw
-        candidates.append(Candidate(speller.token(token), raw, tuple(stages), final))
-    return tuple(candidates)
+    return tuple(
+        Candidate(speller.token(id), raw, tuple(stages), stages[-1] if stages else raw)
+        for id, (raw, *stages) in ordered
+    )
 
 
 def _ranks(reading: Reading, picks: Sequence[tuple[int, int]]) -> list[int]:
@@ -129,14 +163,10 @@ def _ranks(reading: Reading, picks: Sequence[tuple[int, int]]) -> list[int]:
     return ranks
 
 
-def _probability(log_prob: float) -> float:
-    """A probability in five significant digits; 0.0 means the token was cut."""
-    return float(f"{math.exp(log_prob):.5g}")
+def _probability(value: float) -> float:
+    """In five significant digits, so that files stay small; 0 stays 0."""
+    return float(f"{value:.5g}")
 
 
 def _round(value: float) -> float:
     return float(f"{value:.6g}")
-
-
-def _finite(log_prob: float) -> float | None:
-    return None if log_prob == -math.inf else round(log_prob, 6)

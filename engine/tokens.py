@@ -27,6 +27,7 @@ class Speller:
         self._anchor: list[int] = tokenizer("a", add_special_tokens=False).input_ids[-1:]
         self._anchor_text = self._decode(self._anchor)
         self.token = lru_cache(maxsize=None)(self._token)
+        self.add = lru_cache(maxsize=100_000)(self._add)
 
     def text(self, ids: Sequence[int], *, fresh: bool = False) -> str:
         """The text of a sequence, special tokens included; ``fresh``: nothing stands before it."""
@@ -35,7 +36,7 @@ class Speller:
             return self._decode(ids)
         return whole[len(self._anchor_text) :]
 
-    def add(
+    def _add(
         self, pending: tuple[int, ...], token: int, *, fresh: bool = False
     ) -> tuple[str, tuple[int, ...]]:
         """The text a token adds, and the tokens that still wait for the rest of a character."""

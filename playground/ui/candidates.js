@@ -19,7 +19,8 @@ function row({ token, raw, final }, chosen, processed) {
   line.classList.toggle("cut", cut);
   const bars = make("td", "bars");
   bars.append(bar("raw", raw), ...(processed ? [bar("final", final ?? 0)] : []));
-  line.append(make("th", "", (chosen ? "▸ " : "") + visible(token)), bars, make("td", "number", percent(raw)));
+  const name = make("th", "", (chosen ? "▸ " : "") + visible(token));
+  line.append(name, bars, make("td", "number", percent(raw)));
   if (processed) line.append(make("td", "number", cut ? "cut" : percent(final)));
   return line;
 }
@@ -40,11 +41,12 @@ function table(step, distribution) {
 function facts(step, distribution) {
   const processed = distribution.processors.length > 0;
   const [before, after] = distribution.entropy.map((nats) => nats.toFixed(2));
+  const kept = `${distribution.kept.toLocaleString("en")} ${distribution.kept === 1 ? "token" : "tokens"}`;
   const mass = distribution.candidates.reduce((sum, [, , raw]) => sum + raw, 0);
   const lines = [
     `rank ${step.rank} in the model's own order`,
     processed ? `entropy ${before} → ${after} nats` : `entropy ${before} nats`,
-    `${distribution.kept.toLocaleString("en")} ${distribution.kept === 1 ? "token" : "tokens"} could have been chosen`,
+    `${kept} could have been chosen`,
     `listed: ${percent(Math.min(mass, 1))} of the model's probability`,
   ];
   if (processed) lines.push(`processors: ${distribution.processors.join(" → ")}`);

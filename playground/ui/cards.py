@@ -72,7 +72,7 @@ def _controls(
     card: Card, settings: Mapping[str, Setting], defaults: Mapping[str, Any], limits: Limits
 ) -> dict[str, Component]:
     """The card's controls, the first few in sight, the rest folded unless one of them is set."""
-    names = [name for name, setting in settings.items() if not setting.python_only]
+    names = _names(settings)
     drawn: dict[str, Component] = {}
 
     def show(name: str) -> None:
@@ -138,9 +138,14 @@ def asked(deck: Deck, lab: Playground) -> list[tuple[str, dict[str, Any]]]:
 def heading(strategy: str, given: Mapping[str, Any], lab: Playground) -> tuple[str, str]:
     """A run's name and its settings: those in sight on its card, and all that were given."""
     settings, defaults = find(strategy).own_settings, lab.defaults(strategy)
-    in_sight = {name: defaults[name] for name in list(settings)[:_FIRST]}
+    in_sight = {name: defaults[name] for name in _names(settings)[:_FIRST]}
     told = [f"{name} {value}" for name, value in {**in_sight, **given}.items() if value is not None]
     return _readable(strategy), " · ".join(told) or "no settings of its own"
+
+
+def _names(settings: Mapping[str, Setting]) -> list[str]:
+    """The settings a form can carry."""
+    return [name for name, setting in settings.items() if not setting.python_only]
 
 
 def _readable(strategy: str) -> str:

@@ -110,8 +110,8 @@ def _connect_examples(parts: Parts, limits: Limits) -> None:
 
     def fill(deck: Deck, example: Example) -> tuple[Any, ...]:
         length = min(example.max_new_tokens, limits.max_new_tokens)
-        kind = KINDS[example.chat]
-        return example.prompt, kind, length, example.seed, deck.deal(example.cards), example.point
+        dealt = deck.deal(example.cards[: limits.strategies])
+        return example.prompt, KINDS[example.chat], length, example.seed, dealt, example.point
 
     for button, example in zip(parts.examples, EXAMPLES, strict=True):
         button.click(

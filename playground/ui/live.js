@@ -1,5 +1,5 @@
 // The live columns: reads a feed of JSON lines and shows each run's text token by token.
-// Knows steps, distributions and where the reader is. Computes no number that is shown: the feed brings them.
+// Knows steps, distributions and where the reader is. Invents no number: the feed brings them.
 // Text of the model only ever becomes textContent.
 // Gradio runs this as the body of function(element, trigger, props, server, upload, watch).
 
@@ -59,7 +59,8 @@ class Column {
     this.text.setAttribute("aria-label", `Tokens of ${head.name}, ${head.settings}`);
     this.sequences = make("div", "sequences");
     this.figures = make("dl", "figures");
-    this.root.append(title, make("p", "settings", head.settings), this.text, this.sequences, this.figures);
+    const settings = make("p", "settings", head.settings);
+    this.root.append(title, settings, this.text, this.sequences, this.figures);
   }
 
   apply(news) {
@@ -70,8 +71,8 @@ class Column {
     if (news.end) this.finish(news.end);
   }
 
-  setState(name, words) {
-    this.state.textContent = words || name;
+  setState(name) {
+    this.state.textContent = name;
     this.root.dataset.state = name;
   }
 
@@ -81,11 +82,11 @@ class Column {
     return path.reverse();
   }
 
-  // Shows the text that ends at a step: what both texts share stays, the rest is struck out and rewritten.
+  // Shows the text that ends at a step: what it shares with the last one stays, the rest is struck out.
   show(lead) {
     const path = this.pathTo(lead);
     let same = 0;
-    while (same < path.length && same < this.path.length && path[same].id === this.path[same].id) same++;
+    while (same < path.length && path[same].id === this.path[same]?.id) same++;
     const tokens = [...this.text.querySelectorAll(".token")];
     const lost = tokens.slice(same);
     const focused = lost.includes(document.activeElement);
@@ -105,7 +106,8 @@ class Column {
     const ghost = make("del", "", words);
     ghost.setAttribute("aria-hidden", "true");
     this.text.append(ghost);
-    ghost.animate([{ opacity: 0.7 }, { opacity: 0 }], { duration: 900 }).finished.then(() => ghost.remove(), () => {});
+    const fading = ghost.animate([{ opacity: 0.7 }, { opacity: 0 }], { duration: 900 });
+    fading.onfinish = () => ghost.remove();
   }
 
   token(step) {
@@ -115,7 +117,8 @@ class Column {
     token.tabIndex = -1;
     token.setAttribute("role", "option");
     token.setAttribute("aria-selected", "false");
-    token.setAttribute("aria-label", `${step.text.trim() || visible(step.token)}, ${percent(step.raw)}, rank ${step.rank}`);
+    const name = step.text.trim() || visible(step.token);
+    token.setAttribute("aria-label", `${name}, ${percent(step.raw)}, rank ${step.rank}`);
     if (!step.text) token.dataset.mark = visible(step.token); // an end token, or part of a character
     else if (step.text.includes("\n")) token.dataset.mark = "⏎";
     if (!calm.matches) token.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 150 });
@@ -147,21 +150,21 @@ class Column {
 
   // The returned sequences, best first; choosing one shows its text.
   choices(sequences) {
-    this.sequences.replaceChildren();
-    if (!sequences.some((sequence) => sequence.score !== null) && sequences.length < 2) return;
-    this.sequences.append(make("span", "label", sequences.length > 1 ? "returned, by score:" : "score:"));
-    sequences.forEach((sequence, place) => {
-      const words = `${sequences.length > 1 ? `${place + 1}. ` : ""}${sequence.score ?? "no score"}`;
-      const button = make("button", "", words);
+    const scored = sequences.some((sequence) => sequence.score !== null);
+    if (!scored && sequences.length < 2) return;
+    const buttons = sequences.map((sequence, place) => {
+      const button = make("button", "", `${place + 1}. ${sequence.score ?? ""}`.trim());
       button.type = "button";
       button.title = `${sequence.tokens} tokens, ${sequence.stop}`;
-      button.setAttribute("aria-pressed", String(place === 0));
-      button.addEventListener("click", () => {
-        for (const other of this.sequences.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === button));
-        this.show(sequence.lead);
-      });
-      this.sequences.append(button);
+      button.addEventListener("click", () => choose(place));
+      return button;
     });
+    const choose = (place) => {
+      buttons.forEach((button, at) => button.setAttribute("aria-pressed", String(at === place)));
+      this.show(sequences[place].lead);
+    };
+    choose(0);
+    this.sequences.replaceChildren(make("span", "label", scored ? "by score" : "returned"), ...buttons);
   }
 }
 
@@ -181,7 +184,10 @@ element.addEventListener("keydown", (event) => {
   const column = columnOf(token);
   const tokens = [...column.text.querySelectorAll(".token")];
   const at = tokens.indexOf(token);
-  const aside = (other) => other && other.text.querySelectorAll(".token")[Math.min(at, other.path.length - 1)];
+  const aside = (other) => {
+    const there = other ? [...other.text.querySelectorAll(".token")] : [];
+    return there[at] ?? there.at(-1);
+  };
   const moves = {
     ArrowRight: () => tokens[at + 1],
     ArrowLeft: () => tokens[at - 1],
@@ -202,6 +208,7 @@ function begin(heads) {
   columns = heads.map((head, index) => new Column(head, index));
   columns.forEach((column) => (column.root.dataset.index = column.index));
   part("columns").replaceChildren(...columns.map((column) => column.root));
+  part("candidates").hidden = true;
   element.scrollIntoView({ block: "nearest", behavior: calm.matches ? "auto" : "smooth" });
 }
 

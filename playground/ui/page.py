@@ -35,7 +35,7 @@ def build(loader: Loader, limits: Limits) -> gr.Blocks:
             model = gr.Markdown(f"Loading the model {loader.name} …", elem_id="model")
         examples, point = _examples()
         form = _form(limits)
-        deck = gr.State(Deck().deal(FIRST.cards))
+        deck = gr.State(Deck().deal(FIRST.cards[: limits.strategies]))
         loaded = gr.State(False)
         card_place = gr.Column()
         run, stop, add = _actions()

@@ -162,7 +162,7 @@ def test_a_number_is_read_from_a_slider_or_from_text(kind, shown, value):
 def test_text_that_is_no_number_reaches_the_lab_which_says_so():
     known = find("sample").own_settings
     given = bind(known, {"temperature": "warm"}, {"temperature": 1.0})
-    with pytest.raises(PlaygroundError, match="temperature is 'warm'; it must be a number above"):
+    with pytest.raises(PlaygroundError, match="temperature is 'warm'; it must be a number"):
         check(given, known, LIMITS, "sample")
 
 

@@ -13,6 +13,7 @@ from engine.errors import PlaygroundError
 from engine.trace import Candidate, Distribution, Stop, Token, Update
 from playground.ui.handlers import Runs, Wish, batches
 from playground.ui.live import Feed, stop_words
+from playground.ui.loading import Loader
 from tests.playground.browsing import (
     CHROMIUM,
     QUIET,
@@ -172,6 +173,24 @@ def test_cards_may_come_and_go_while_a_run_goes_on(page):
 
 
 # Without a browser
+
+
+def test_a_model_that_could_not_be_loaded_is_tried_again():
+    answers = [PlaygroundError("no network"), Lab()]
+
+    def load():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    loader = Loader("toy", load)
+    with pytest.raises(PlaygroundError, match="no network"):
+        loader.lab()
+    assert loader.done and not loader.loaded
+    loader.start()
+    assert loader.lab().model.name == "toy"
+    assert loader.loaded
 
 
 def test_batches_come_at_once_and_then_no_faster_than_asked():
