@@ -74,9 +74,11 @@ def _arguments(model: Model, settings: Mapping[str, Any]) -> dict[str, Any]:
     arguments["stopping_criteria"] = StoppingCriteriaList(criteria)
     arguments["logits_processor"] = LogitsProcessorList(arguments.pop("logits_processor", []))
     if negative := arguments.pop("negative_prompt", None):
-        encoded = model.tokenizer(negative, return_tensors="pt").to(model.device)
-        arguments["negative_prompt_ids"] = encoded.input_ids
-        arguments["negative_prompt_attention_mask"] = encoded.attention_mask
+        arguments["negative_prompt_ids"] = model.tokenizer(negative).input_ids
+    if (ids := arguments.get("negative_prompt_ids")) is not None:
+        ids = torch.as_tensor(ids, device=model.device).reshape(1, -1)
+        arguments["negative_prompt_ids"] = ids
+        arguments["negative_prompt_attention_mask"] = torch.ones_like(ids)
     if isinstance(fields := arguments.get("watermarking_config"), Mapping):
         arguments["watermarking_config"] = _watermark(fields)
     return arguments

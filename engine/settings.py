@@ -187,6 +187,9 @@ class Shared:
     negative_prompt: str | None = setting(
         None, "What guidance moves away from, in place of the bare last token.", kind=str
     )
+    negative_prompt_ids: Any = setting(
+        None, "The same in tokens: a list of ids.", kind=object, python_only=True
+    )
     renormalize_logits: bool | None = setting(
         None, "Make the scores log-probabilities again after all processors.", kind=bool
     )

@@ -118,12 +118,9 @@ class Playground:
                 f"a strategy is given by its name, or as (name, settings), not as {choice!r}"
             ) from error
         found = strategies.find(id)
-        declared = {
-            name: setting.default
-            for name, setting in found.settings.items()
-            if setting.default is not None
-        }
-        given = check(given, found.settings, self.limits, found.id)
+        given = check(_without_fixed(given, found), found.settings, self.limits, found.id)
+        declared = {name: setting.default for name, setting in found.settings.items()}
+        declared = {name: value for name, value in declared.items() if value is not None}
         settings = self._words.resolve({**declared, **given})
         return Request(found, settings, seed=settings.pop("seed"))
 
@@ -199,6 +196,14 @@ class _CallCounter:
 
     def _called(self, *_: Any) -> None:
         self._local.calls = self.count() + 1
+
+
+def _without_fixed(given: Mapping[str, Any], found: Strategy) -> dict[str, Any]:
+    """The settings less those that make the strategy what it is, which may only be repeated."""
+    for name, value in found.fixed.items():
+        if given.get(name, value) != value:
+            raise PlaygroundError(f"{name} is {given[name]!r}; {found.id} always has {value!r}")
+    return {name: value for name, value in given.items() if name not in found.fixed}
 
 
 def _params(found: Strategy, prepared: Prepared, settings: Mapping[str, Any]) -> Any:

@@ -28,6 +28,7 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "a setting of another strategy": ("hi", [("greedy", {"top_p": 0.9})], {}, "unknown setting"),
     "a misspelt shared setting": ("hi", ["greedy"], {"repetition_penalti": 1.2}, "did you mean"),
     "a strategy that is none": ("hi", [("greedy",)], {}, "its name, or as"),
+    "a setting that makes it another": ("hi", ["greedy"], {"do_sample": True}, "always has False"),
     "no strategy": ("hi", [], {}, "there is no strategy to run"),
     "seven strategies": ("hi", ["greedy"] * 7, {}, "at most 6 run side by side"),
     "more returned than kept": (
@@ -62,6 +63,11 @@ def test_bad_input_is_refused_in_words_and_leaves_nothing(name: str, lab: Playgr
     gc.collect()
     assert lab._trie_engine.backend.used <= before + 2  # at most a short prompt more is kept
     assert lab.compare("ok", ["greedy"], max_new_tokens=2)[0].error is None
+
+
+def test_what_makes_a_strategy_may_be_repeated(lab: Playground) -> None:
+    [trace] = lab.compare("hi", [("sample", {"do_sample": True, "num_beams": 1})], max_new_tokens=2)
+    assert trace.error is None
 
 
 def test_a_stream_raises_before_it_begins(lab: Playground) -> None:

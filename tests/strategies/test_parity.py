@@ -96,10 +96,14 @@ def test_synthid_marks_as_with_generate(strategy: str) -> None:
 
 def test_a_negative_prompt_guides_as_with_generate() -> None:
     model = tiny("llama")
-    [trace] = Playground(model).compare(
-        PROMPT, ["greedy"], max_new_tokens=12, guidance_scale=2.0, negative_prompt="bye"
-    )
     negative = model.tokenizer("bye", return_tensors="pt").input_ids
+    trace, by_ids = Playground(model).compare(
+        PROMPT,
+        [("greedy", {"negative_prompt": "bye"}), ("greedy", {"negative_prompt_ids": negative})],
+        max_new_tokens=12,
+        guidance_scale=2.0,
+    )
+    assert by_ids.sequences == trace.sequences
     arguments = {"max_new_tokens": 12, "guidance_scale": 2.0, "negative_prompt_ids": negative}
     expected, _ = generate(model, PROMPT, arguments, 0)
     assert_same_tokens(trace, expected)
