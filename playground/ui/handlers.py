@@ -85,7 +85,8 @@ class Runs:
             feed.say("The program failed; the server's log says where.", error=True)
         finally:
             stop.set()
-            del self._stops[visitor]
+            if self._stops.get(visitor) is stop:  # not if a second comparison has taken its place
+                del self._stops[visitor]
         feed.over()
         yield feed.take(whole=True)
 
