@@ -170,7 +170,7 @@ def test_without_the_index_the_message_says_what_is_needed_and_what_pip_said(
 ) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
     monkeypatch.setenv("PIP_RETRIES", "0")
     with pytest.raises(PlaygroundError) as caught:
         embedded.folder(hush)

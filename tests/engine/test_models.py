@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import gguf
 import huggingface_hub
 import pytest
 import torch
@@ -51,7 +52,6 @@ def save_llama(folder: Path) -> Path:
 
 
 def save_gguf(path: Path) -> None:
-    gguf = pytest.importorskip("gguf")
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(64)
     writer.add_embedding_length(8)

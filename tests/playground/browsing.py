@@ -1,7 +1,6 @@
 """A real browser on a server of ours: what every test of the page needs."""
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,15 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium")  # else the one playwright brought
-QUIET = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 
 
 @contextmanager

@@ -15,8 +15,6 @@ from playground.ui.handlers import Runs, Wish, batches
 from playground.ui.live import Feed, stop_words
 from playground.ui.loading import Loader
 from tests.playground.browsing import (
-    CHROMIUM,
-    QUIET,
     column,
     opened,
     running,
@@ -27,16 +25,7 @@ from tests.playground.browsing import (
 )
 from tests.playground.toy_page import EVIL, Lab, step
 
-playwright = pytest.importorskip("playwright.sync_api")
 TOY = Path(__file__).with_name("toy_page.py")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

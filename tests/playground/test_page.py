@@ -5,8 +5,6 @@ import pytest
 from playground import Playground
 from playground.ui.examples import EXAMPLES, FIRST
 from tests.playground.browsing import (
-    CHROMIUM,
-    QUIET,
     column,
     opened,
     running,
@@ -16,16 +14,7 @@ from tests.playground.browsing import (
     wait,
 )
 
-playwright = pytest.importorskip("playwright.sync_api")
 LONGEST = 120  # what the server allows
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
