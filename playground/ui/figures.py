@@ -13,6 +13,8 @@ import gradio as gr
 from engine.trace import Trace
 from visualizers import applicable, views
 
+PAGE = 1300  # pixels a figure can count on, on a screen that is not narrow
+
 
 class Results:
     """A visitor's last traces, told apart by identity: Gradio hashes the state it watches."""
@@ -34,8 +36,14 @@ def drawn(results: Results) -> list[dict[str, Any]]:
     """What each place shows for these traces; views that do not apply are hidden."""
     shows = {view.id for view in applicable(results.traces)}
     return [
-        gr.update(value=view.draw(results.traces), visible=True)
+        gr.update(value=_roomy(view.draw(results.traces)), visible=True)
         if view.id in shows
         else gr.update(visible=False)
         for view in views()
     ]
+
+
+def _roomy(figure: Any) -> Any:
+    """A figure that needs more than the page's width gets it, and is scrolled."""
+    needed = (figure.layout.meta or {}).get("min_width", 0)
+    return figure.update_layout(width=needed) if needed > PAGE else figure

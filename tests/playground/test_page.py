@@ -320,4 +320,6 @@ def test_a_phone_shows_the_columns_below_each_other_and_nothing_beside_the_scree
         card = page.locator("#live .candidates").bounding_box()
         assert card["x"] >= 0
         assert card["x"] + card["width"] <= 390
+        tree = page.locator("#figure-beam_tree .js-plotly-plot").bounding_box()
+        assert tree["width"] >= 1000  # scrolled in its own box, not squeezed
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
