@@ -68,7 +68,7 @@ def most(scores: Tensor, count: int = TOP) -> Tensor:
     if size % BLOCK or size < count * BLOCK:
         return scores.topk(min(count, size), dim=-1).indices
     # They are in the blocks with the highest maxima: several times faster than a whole row's topk.
-    blocks = scores.view(rows, -1, BLOCK)
+    blocks = scores.view(rows, size // BLOCK, BLOCK)
     best = blocks.amax(-1).topk(count, dim=-1).indices  # (rows, count)
     inside = blocks.gather(1, best[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
     at = inside.topk(count, dim=-1).indices

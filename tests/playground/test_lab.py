@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from engine.pool import CHUNK
 from playground import Limits, Playground, PlaygroundError
-from tests.tiny import tiny
+from tests.tiny import assert_same_tokens, tiny
 
 BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "an empty prompt": ("", ["greedy"], {}, "the prompt is empty"),
@@ -188,3 +189,14 @@ def test_limits_are_the_operators() -> None:
         lab.compare("hi", [("sample", {"num_return_sequences": 3})], max_new_tokens=5)
     with pytest.raises(PlaygroundError, match="at most 1 run"):
         lab.compare("hi", ["greedy", "sample"], max_new_tokens=5)
+
+
+def test_a_prompt_of_many_chunks_is_read_as_generate_reads_it(embedded: Playground) -> None:
+    prompt = "The old harbour town woke slowly, and the gulls cried. " * 60
+    ids = embedded.model.tokenizer(prompt, return_tensors="pt").input_ids
+    assert ids.shape[1] > CHUNK
+    [trace] = embedded.compare(prompt, ["greedy"], max_new_tokens=5)
+    expected = embedded.model.generate(
+        input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=5, do_sample=False
+    )
+    assert_same_tokens(trace, [expected[0, ids.shape[1] :].tolist()])
