@@ -13,7 +13,7 @@ import gradio as gr
 from engine.trace import Trace
 from visualizers import applicable, views
 
-PAGE = 1300  # pixels a figure can count on, on a screen that is not narrow
+PAGE = 2000  # up to here a figure is better squeezed onto the screen than cut off by it
 
 
 class Results:
@@ -44,6 +44,6 @@ def drawn(results: Results) -> list[dict[str, Any]]:
 
 
 def _roomy(figure: Any) -> Any:
-    """A figure that needs more than the page's width gets it, and is scrolled."""
+    """A figure that needs much more than a screen's width gets it, and is scrolled."""
     needed = (figure.layout.meta or {}).get("min_width", 0)
     return figure.update_layout(width=needed) if needed > PAGE else figure
