@@ -6,8 +6,7 @@ comparison is run. Values reach functions keyed by their component, never by pos
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -76,11 +75,12 @@ def connect(page: gr.Blocks, parts: Parts, loader: Loader, limits: Limits, runs:
         visitor = str(request.session_hash)
         traces = runs.traces(visitor)
         results = gr.skip() if traces is None else figures.Results(traces)
-        return *_buttons(running=runs.going(visitor)), results
+        return *_buttons(visitor, runs), results
 
     parts.stop.click(stop, queue=False, **_QUIET)
     page.unload(leave)
-    # Not chained to the run: drawing the cards anew drops the events that came with the old ones.
+    # Neither is chained to the run: drawing the cards anew drops the events of the old ones.
+    parts.live.begun(_buttons_now(runs), None, [parts.run, parts.stop], **_QUICK)
     parts.live.over(finish, None, [parts.run, parts.stop, parts.results], **_QUICK)
     parts.results.change(figures.drawn, parts.results, parts.plots, **_QUICK)
     _connect_model(page, parts, loader)
@@ -88,20 +88,22 @@ def connect(page: gr.Blocks, parts: Parts, loader: Loader, limits: Limits, runs:
 
 
 def _connect_model(page: gr.Blocks, parts: Parts, loader: Loader) -> None:
-    async def wait() -> AsyncIterator[tuple[Any, ...]]:
+    """Ask for the model until it is there; an answer that is lost on its way is asked for again."""
+
+    def ask() -> tuple[Any, ...]:
         loader.start()
-        while not loader.done:
+        if not loader.done:
             words = f"Loading the model {loader.name} … {loader.seconds:.0f} s"
-            yield words, gr.skip(), gr.skip()
-            await asyncio.sleep(0.5)
+            return words, False, gr.skip()
         try:
             lab = loader.lab()
-            yield f"Model: **{lab.model.name}**", gr.Button(interactive=True), True
+            return f"Model: **{lab.model.name}**", True, gr.Timer(active=False)
         except Exception as error:
             why = error if isinstance(error, PlaygroundError) else "the server's log says why"
-            yield f"The model could not be loaded: {why}", gr.skip(), gr.skip()
+            return f"The model could not be loaded: {why}", False, gr.Timer(active=False)
 
-    page.load(wait, None, [parts.model, parts.run, parts.loaded], **_QUICK)
+    again = gr.Timer(0.5)
+    gr.on([page.load, again.tick], ask, None, [parts.model, parts.loaded, again], **_QUICK)
 
 
 def _connect_examples(parts: Parts, limits: Limits) -> None:
@@ -127,15 +129,22 @@ def draw_cards(parts: Parts, loader: Loader, limits: Limits, runs: Runs) -> None
 
     def draw(deck: Deck, loaded: bool) -> None:
         if not loader.loaded:
-            gr.Markdown("The strategies appear here when the model is loaded.")
             return
         lab = loader.lab()
         drawn = cards.draw(deck, lab, limits)
         _connect_cards(parts, drawn, lab, limits)
         _connect_run(parts, drawn, lab, runs)
+        # Run is only usable from here on: a press before would reach nothing.
+        ready = gr.HTML(js_on_load="trigger('drawn')", elem_classes="signal")
+        ready.drawn(_buttons_now(runs), None, [parts.run, parts.stop], **_QUICK)
 
-    # One at a time: what a rendering remembers of the last one is shared by all visitors.
-    render = gr.render([parts.deck, parts.loaded], show_progress="hidden", concurrency_limit=1)
+    render = gr.render(
+        [parts.deck, parts.loaded],
+        [parts.deck.change, parts.loaded.change],
+        show_progress="hidden",
+        # One at a time: what a rendering remembers of the last one is shared by all visitors.
+        concurrency_limit=1,
+    )
     render(draw)
 
 
@@ -191,19 +200,29 @@ def _connect_run(parts: Parts, drawn: list[cards.DrawnCard], lab: Playground, ru
 
     fields: set[Block] = {form.prompt, form.kind, *form.shared.values()}
     inputs = fields | {parts.deck, *_controls(drawn)}
-    start = gr.on(
-        [parts.run.click, form.prompt.submit],
-        lambda: _buttons(running=True),
-        None,
-        [parts.run, parts.stop],
-        queue=False,
-        **_QUIET,
-    )
     # The stream feeds the live view alone: every further output would cost the browser as much
     # again at every screen.
-    start.then(run, inputs, parts.live, concurrency_limit=8, concurrency_id="model", **_QUIET)
+    gr.on(
+        [parts.run.click, form.prompt.submit],
+        run,
+        inputs,
+        parts.live,
+        concurrency_limit=8,
+        concurrency_id="model",
+        **_QUIET,
+    )
 
 
-def _buttons(*, running: bool) -> tuple[gr.Button, gr.Button]:
+def _buttons_now(runs: Runs) -> Callable[[gr.Request], tuple[gr.Button, gr.Button]]:
+    """A listener that sets the buttons; a closure, as Gradio hands no request to a partial."""
+
+    def look(request: gr.Request) -> tuple[gr.Button, gr.Button]:
+        return _buttons(str(request.session_hash), runs)
+
+    return look
+
+
+def _buttons(visitor: str, runs: Runs) -> tuple[gr.Button, gr.Button]:
     """Run and Stop, one of them usable."""
+    running = runs.going(visitor)
     return gr.Button(interactive=not running), gr.Button(interactive=running)

@@ -231,7 +231,10 @@ function hear() {
   if (!props.value) return;
   const [head, ...lines] = props.value.split("\n");
   const { feed: name, from } = JSON.parse(head);
-  if (name !== feed) [feed, read] = [name, 0];
+  if (name !== feed) {
+    [feed, read] = [name, 0];
+    trigger("begun");
+  }
   if (from > read) return; // a screen was missed: the next whole one brings it
   const unread = lines.slice(read - from);
   read += unread.length;

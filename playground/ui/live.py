@@ -38,7 +38,10 @@ _STOPS = {
 
 
 def component() -> gr.HTML:
-    """The live view: its value is what a feed's `take` gave, ``over`` fires at a feed's end."""
+    """The live view: its value is what a feed's `take` gave.
+
+    ``begun`` fires when it hears of a feed for the first time, ``over`` at the feed's end.
+    """
     return gr.HTML(
         value="",
         html_template=_file("live.html"),

@@ -54,6 +54,7 @@ def build(loader: Loader, limits: Limits) -> gr.Blocks:
             plots=figures.places(),
         )
         with card_place:
+            gr.Markdown("The strategies appear here when the model is loaded.", elem_id="to-come")
             draw_cards(parts, loader, limits, runs)
         connect(page, parts, loader, limits, runs)
     return page

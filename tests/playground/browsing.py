@@ -65,8 +65,9 @@ def opened(browser, address, query="?__theme=light", **options):
         page.goto(address + query)
         yield page
         local = (address, "data:", "blob:")
-        assert [url for url in requests if not url.startswith(local)] == []
-        assert complaints == []
+        foreign = [url for url in requests if not url.startswith(local)]
+        assert foreign == [], foreign
+        assert complaints == [], complaints
     finally:
         context.close()
 

@@ -66,6 +66,17 @@ def test_the_page_is_there_before_the_model_and_says_what_it_waits_for(server, b
         assert page.inner_text("#model").strip() == "Model: toy"
 
 
+def test_run_runs_as_soon_as_it_can_be_pressed_however_long_the_cards_take(server, browser):
+    address, gate, _ = server
+    gate.write_text("0.3")
+    try:
+        for _ in range(3):
+            with opened(browser, address) as page, following(page, "toys"):
+                pass
+    finally:
+        gate.write_text("")
+
+
 def test_text_of_the_model_is_never_markup(page):
     with following(page, "toys"):
         pass

@@ -1,7 +1,7 @@
 """The page on a lab that follows a script: shows what no real model does when asked to.
 
-Run by test_live as `python toy_page.py PORT GATE`; the lab is "loaded" once the file GATE exists.
-The prompt names the script to follow.
+Run by test_live as `python toy_page.py PORT GATE`; the lab is "loaded" once the file GATE exists,
+and drawing the cards takes the seconds the file names. The prompt names the script to follow.
 """
 
 import math
@@ -105,7 +105,11 @@ def forever(stop):
 class Lab:
     model = SimpleNamespace(name="toy")
 
+    def __init__(self, gate=Path("/dev/null")):
+        self._gate = gate
+
     def defaults(self, strategy):
+        time.sleep(float(self._gate.read_text() or 0))
         return {name: known.default for name, known in find(strategy).own_settings.items()}
 
     def stream(self, prompt, runs, *, stop, **shared):
@@ -120,7 +124,7 @@ def main():
     def load():
         while not gate.exists():
             time.sleep(0.05)
-        return Lab()
+        return Lab(gate)
 
     page = build(Loader("toy", load), Limits())
     page.launch(server_port=port, theme=theme(), css_paths=[CSS], run_history=False, quiet=True)
