@@ -7,7 +7,7 @@ probable tokens. Refuses to know caches and masks: those are the backends' own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import torch
@@ -30,13 +30,15 @@ class Reading:
     log_probs: Tensor  # (places, vocab)
     entropy: Tensor  # (places,) nats
     top_tokens: Tensor  # (places, TOP) most probable first
+    hidden: Tensor  # (places, 1 + layers, width) the embedding, then what each layer made of it
 
     @staticmethod
-    def of(logits: Tensor) -> Reading:
-        """Read rows of logits, (places, vocab)."""
+    def of(logits: Tensor, hidden: Tensor | None = None) -> Reading:
+        """Read rows of logits, (places, vocab); an early exit has no hidden states to tell of."""
         logits = logits.float()
         log_probs = logits.log_softmax(-1)
-        return Reading(logits, log_probs, entropy(log_probs), most(logits))
+        hidden = logits.new_empty(len(logits), 0, 0) if hidden is None else hidden
+        return Reading(logits, log_probs, entropy(log_probs), most(logits), hidden)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +54,12 @@ def gather(places: Sequence[Place]) -> Reading:
     first = places[0].reading
     if all(place.reading is first for place in places):
         rows = torch.tensor([place.row for place in places], device=first.logits.device)
-        return Reading(
-            first.logits[rows], first.log_probs[rows], first.entropy[rows], first.top_tokens[rows]
-        )
+        return Reading(*(getattr(first, item.name)[rows] for item in fields(Reading)))
 
     def stack(name: str) -> Tensor:
         return torch.stack([getattr(place.reading, name)[place.row] for place in places])
 
-    return Reading(stack("logits"), stack("log_probs"), stack("entropy"), stack("top_tokens"))
+    return Reading(*(stack(item.name) for item in fields(Reading)))
 
 
 def most(scores: Tensor, count: int = TOP) -> Tensor:
@@ -89,6 +89,9 @@ class Backend(Protocol):
 
     def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
         """What the model says after each cell; ancestors are evaluated first where missing."""
+
+    def states(self, cell: Cell) -> Tensor:
+        """The last hidden state at every token down to an evaluated cell: (tokens, width)."""
 
     @property
     def used(self) -> int:

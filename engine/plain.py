@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.backend import Place, Reading
@@ -35,25 +36,53 @@ class Plain:
         """A trie of its own for every context."""
         return top(context)
 
-    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
-        """What the model says after each cell."""
+    def states(self, cell: Cell) -> Tensor:
+        """The last hidden state at every token down to a cell, run anew: (tokens, width)."""
+        hidden = self._run(self._model, [cell])[1]
+        return hidden[0, :, -1]
+
+    def evaluate(
+        self, cells: Sequence[Cell], early: PreTrainedModel | None = None
+    ) -> dict[Cell, Place]:
+        """What the model, or its own first layers, say after each cell.
+
+        Cells on the way to others are read off the same rows.
+        """
+        tips: dict[Cell, list[Cell]] = {}  # the end of a row, and what is read off it
+        for cell in sorted(dict.fromkeys(cells), key=lambda cell: -cell.depth):
+            above = (tip for tip in tips if cell in tip.ancestry())
+            tips.setdefault(next(above, cell), []).append(cell)
         alike: dict[tuple[int, int], list[Cell]] = defaultdict(list)
-        for cell in dict.fromkeys(cells):
-            alike[id(cell.context), cell.depth].append(cell)
+        for tip in tips:
+            alike[id(tip.context), tip.depth].append(tip)
         places: dict[Cell, Place] = {}
         for group in alike.values():
             for batch in (group[at : at + BATCH] for at in range(0, len(group), BATCH)):
-                reading = self._forward(batch)
-                places |= {cell: Place(reading, row) for row, cell in enumerate(batch)}
+                read = [(row, cell) for row, tip in enumerate(batch) for cell in tips[tip]]
+                reading = self._read(batch, read, early)
+                places |= {cell: Place(reading, at) for at, (_, cell) in enumerate(read)}
         return places
 
     @torch.inference_mode()
-    def _forward(self, cells: Sequence[Cell]) -> Reading:
-        ids = torch.tensor([cell.path() for cell in cells], device=self._model.device)
-        output = self._model(**self._inputs(ids, cells[0].context), use_cache=False)
-        return Reading.of(output.logits[:, -1])
+    def _read(
+        self, tips: Sequence[Cell], read: list[tuple[int, Cell]], early: PreTrainedModel | None
+    ) -> Reading:
+        logits, hidden = self._run(early or self._model, tips)
+        rows, depths = [row for row, _ in read], [cell.depth for _, cell in read]
+        return Reading.of(logits[rows, depths], hidden[rows, depths] if early is None else None)
 
-    def _inputs(self, ids: torch.Tensor, context: Encoded | None) -> dict[str, Any]:
+    @torch.inference_mode()
+    def _run(self, model: PreTrainedModel, tips: Sequence[Cell]) -> tuple[Tensor, Tensor]:
+        """Logits, (rows, length, vocab), and hidden states, (rows, length, 1 + layers, width)."""
+        ids = torch.tensor([tip.path() for tip in tips], device=self._model.device)
+        whole = model is self._model
+        inputs = self._inputs(ids, tips[0].context)
+        output = model(**inputs, use_cache=False, output_hidden_states=whole)
+        layers = output.get("decoder_hidden_states") or output.get("hidden_states") or ()
+        states = [state.to(output.logits.device) for state in layers]
+        return output.logits, torch.stack(states, 2) if whole else output.logits
+
+    def _inputs(self, ids: Tensor, context: Encoded | None) -> dict[str, Any]:
         """The paths as the model takes them: behind an encoder's output, or alone."""
         if context is None:
             return {"input_ids": ids}

@@ -1,9 +1,8 @@
 """The trie backend: each cell owns a position in a pooled cache, its mask is its ancestors.
 
-One forward pass evaluates any set of cells, wherever they stand. Knows masks, positions and
-transformers' cache layers; refuses to know prompts, strategies and processors. The tick itself
-takes and gives device tensors only, and on CUDA its shapes come in buckets, so that it can be
-captured as a graph.
+One forward pass evaluates any set of cells, wherever they stand. Knows masks and positions; refuses
+to know prompts, strategies and processors. The tick itself takes and gives device tensors only, and
+on CUDA its shapes come in buckets, so that it can be captured as a graph.
 """
 
 from __future__ import annotations
@@ -11,82 +10,22 @@ from __future__ import annotations
 import heapq
 import inspect
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache
 
 from engine.backend import Place, Reading
 from engine.errors import PlaygroundError
+from engine.pool_layer import CAPACITY, Plan, PoolLayer, widened
 from engine.trie import Cell, top
 
 NOBODY = 0  # the position padding writes to; its row of ancestors is empty
 CHUNK = 512  # most cells in one forward pass: bounds the memory a long prompt needs
 BLOCK = 64  # the visible part of the pool grows by this many positions
-CAPACITY = 256  # what a new pool has room for; it doubles when full
-
-
-class Plan:
-    """Where the current tick writes and how much of the pool it sees.
-
-    State, because models pass no such arguments on to their cache.
-    """
-
-    def __init__(self) -> None:
-        self.capacity = CAPACITY
-        self.visible = 0
-        self.slots = torch.empty(0, dtype=torch.long)
-
-
-class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transformers has no types here
-    """One layer's keys and values for every position: (1, heads, positions, head size)."""
-
-    def __init__(self, plan: Plan) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # likewise
-        self._plan = plan
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Make room on this layer's own device, which need not be the first layer's."""
-        capacity = self._plan.capacity
-        self.keys = key_states.new_zeros((*key_states.shape[:2], capacity, key_states.shape[3]))
-        self.values = value_states.new_zeros(
-            (*value_states.shape[:2], capacity, value_states.shape[3])
-        )
-        self.is_initialized = True
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Write the new cells at their positions; show the part of the pool that is in use."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
-        slots = self._plan.slots.to(self.keys.device)
-        self.keys.index_copy_(2, slots, key_states)
-        self.values.index_copy_(2, slots, value_states)
-        return self.keys[:, :, : self._plan.visible], self.values[:, :, : self._plan.visible]
-
-    def grow(self) -> None:
-        """Follow the pool's capacity; what is stored stays where it is."""
-        if self.is_initialized:
-            assert self.keys is not None and self.values is not None
-            self.keys = _widened(self.keys, self._plan.capacity, dim=2)
-            self.values = _widened(self.values, self._plan.capacity, dim=2)
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Of no effect, because the mask is given: the visible part, from its beginning."""
-        return self._plan.visible, 0
-
-    def get_seq_length(self) -> int:
-        """Of no effect, because positions are given."""
-        return 0
-
-    def get_max_length(self) -> int:
-        """No maximum of its own."""
-        return -1
 
 
 class Pool:
@@ -107,6 +46,8 @@ class Pool:
         self._highest = NOBODY
         # (slot, slot): what the cell at a slot may attend to, itself and its ancestors.
         self._ancestors = torch.zeros(CAPACITY, CAPACITY, dtype=torch.bool, device=model.device)
+        # (slot, width): the last hidden state of the cell at a slot; made when the width is known.
+        self._states = torch.empty(0)
         self._selects_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._bool_mask = model.config._attn_implementation == "sdpa"
 
@@ -124,18 +65,27 @@ class Pool:
         """The positions in an evaluated cell's row of the mask."""
         return set(self._ancestors[cell.slot].nonzero().flatten().tolist())
 
-    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
-        """What the model says after each cell; missing ancestors go along, long paths in chunks."""
-        wanted = dict.fromkeys(cells)
-        new = _missing(wanted)
+    def states(self, cell: Cell) -> Tensor:
+        """The last hidden state at every token down to an evaluated cell: (tokens, width)."""
+        slots = [ancestor.slot for ancestor in cell.ancestry()][::-1]
+        return self._states[torch.tensor(slots, device=self._states.device)]
+
+    def evaluate(
+        self, cells: Sequence[Cell], early: PreTrainedModel | None = None
+    ) -> dict[Cell, Place]:
+        """What the model says after each cell; missing ancestors go along, long paths in chunks.
+
+        ``early`` is the model's own first layers: they read and write the same positions, and the
+        cells they evaluate remain to be evaluated as a whole.
+        """
+        wanted = set(cells)
         # A living cell whose reading is gone is forwarded again, into the position it has.
-        again = [cell for cell in wanted if cell.slot is not None]
-        self._allocate(new)
+        queue = _up_to(cells, lambda cell: cell.whole if early is None else cell.slot is not None)
+        self._allocate([cell for cell in queue if cell.slot is None])
         places: dict[Cell, Place] = {}
-        queue = new + again
         for chunk in (queue[at : at + CHUNK] for at in range(0, len(queue), CHUNK)):
             keep = [at for at, cell in enumerate(chunk) if cell in wanted]
-            reading = self._tick(chunk, keep)
+            reading = self._tick(chunk, keep, early)
             places |= {chunk[at]: Place(reading, row) for row, at in enumerate(keep)}
         return places
 
@@ -166,7 +116,9 @@ class Pool:
         rows[:, slots] = inside.to(device)
         self._ancestors[slots] = rows
 
-    def _tick(self, cells: Sequence[Cell], keep: Sequence[int]) -> Reading:
+    def _tick(
+        self, cells: Sequence[Cell], keep: Sequence[int], early: PreTrainedModel | None
+    ) -> Reading:
         """One forward pass over cells that have their positions; reads the logits of some."""
         device = self._ancestors.device
         padding = _bucket(len(cells), device) - len(cells)
@@ -175,24 +127,45 @@ class Pool:
         self._plan.slots = slots
         self._plan.visible = self._visible(device)
         kept = torch.tensor(keep, dtype=torch.long, device=device)
-        return self._forward(tokens, depths, slots, kept)
+        for cell in cells:
+            cell.whole |= early is None
+        return self._forward(tokens, depths, slots, kept, early)
 
     @torch.inference_mode()
-    def _forward(self, tokens: Tensor, depths: Tensor, slots: Tensor, kept: Tensor) -> Reading:
+    def _forward(
+        self,
+        tokens: Tensor,
+        depths: Tensor,
+        slots: Tensor,
+        kept: Tensor,
+        early: PreTrainedModel | None,
+    ) -> Reading:
         """The part of a tick that stays on the device: (queries,) tensors in, a reading out."""
         mask = self._ancestors[slots, : self._plan.visible]  # (queries, visible)
         mask[:, NOBODY] |= slots == NOBODY  # padding must see something, or its softmax is 0/0
         selection = {"logits_to_keep": kept} if self._selects_logits else {}
-        output = self._model(
+        output = (early or self._model)(
             input_ids=tokens[None],
             position_ids=depths[None],
             attention_mask=self._as_attention_mask(mask),
             past_key_values=self._cache,
             use_cache=True,
+            output_hidden_states=early is None,
             **selection,
         )
-        logits = output.logits[0]
-        return Reading.of(logits if self._selects_logits else logits[kept])
+        logits = output.logits[0] if self._selects_logits else output.logits[0, kept]
+        if early is not None:
+            return Reading.of(logits)
+        # (queries, 1 + layers, width); layers may live on several devices
+        hidden = torch.stack([state[0].to(logits.device) for state in output.hidden_states], 1)
+        self._keep_states(slots, hidden[:, -1])
+        return Reading.of(logits, hidden[kept])
+
+    def _keep_states(self, slots: Tensor, states: Tensor) -> None:
+        if len(self._states) != self._plan.capacity:
+            self._states = self._states.to(states).reshape(-1, states.shape[-1])
+            self._states = widened(self._states, self._plan.capacity, dim=0)
+        self._states.index_copy_(0, slots, states)
 
     def _as_attention_mask(self, mask: Tensor) -> Tensor:
         """The 4-D form, which models hand to their attention untouched; eager attention adds it."""
@@ -235,20 +208,20 @@ class Pool:
         self._plan.capacity = min(max(needed, 2 * old), self._limit)
         for layer in self._layers:
             layer.grow()
-        rows = _widened(self._ancestors, self._plan.capacity, dim=0)
-        self._ancestors = _widened(rows, self._plan.capacity, dim=1)
+        rows = widened(self._ancestors, self._plan.capacity, dim=0)
+        self._ancestors = widened(rows, self._plan.capacity, dim=1)
         self._taken.extend(bytes(self._plan.capacity - old))
         for slot in range(old, self._plan.capacity):
             heapq.heappush(self._free, slot)
 
 
-def _missing(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells that have no position yet, with their ancestors, parents before children."""
+def _up_to(cells: Iterable[Cell], known: Callable[[Cell], bool]) -> list[Cell]:
+    """The cells and their ancestors up to the first known ones, parents before children."""
     found: dict[Cell, None] = {}
     for cell in cells:
         branch = []
         for ancestor in cell.ancestry():
-            if ancestor.slot is not None or ancestor in found:
+            if ancestor is not cell and (known(ancestor) or ancestor in found):
                 break
             branch.append(ancestor)
         found.update(dict.fromkeys(reversed(branch)))
@@ -258,12 +231,3 @@ def _missing(cells: Iterable[Cell]) -> list[Cell]:
 def _bucket(size: int, device: torch.device) -> int:
     """Shapes repeat on CUDA, where a graph is captured for each; a CPU pays for every row."""
     return size if device.type == "cpu" else 1 << (size - 1).bit_length()
-
-
-def _widened(tensor: Tensor, size: int, dim: int) -> Tensor:
-    """A copy with room for ``size`` along ``dim``."""
-    shape = list(tensor.shape)
-    shape[dim] = size
-    wider = tensor.new_zeros(shape)
-    wider.narrow(dim, 0, tensor.shape[dim]).copy_(tensor)
-    return wider

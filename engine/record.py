@@ -40,7 +40,7 @@ class Recorder:
         self._changed: dict[int, None] = {}
         self._tips: list[int] = []
         self._ticks: list[Tick] = []
-        self._cost = (0, 0)
+        self._cost = (0, 0, 0)
         self._clock = time.perf_counter()
         self._ending: tuple[tuple[Sequence, ...], Stop, str | None] | None = None
 
@@ -77,15 +77,18 @@ class Recorder:
         """Note which texts to show now, by their last steps, the leading one first."""
         self._tips = list(tips)
 
-    def charge(self, forward_passes: int, nodes: int) -> None:
+    def charge(self, forward_passes: int, nodes: int, draft_passes: int = 0) -> None:
         """Add to the cost of the tick under way."""
-        self._cost = (self._cost[0] + forward_passes, self._cost[1] + nodes)
+        passes, before, drafts = self._cost
+        self._cost = (passes + forward_passes, before + nodes, drafts + draft_passes)
 
     def settle(self) -> None:
         """Close the tick under way."""
         now = time.perf_counter()
-        self._ticks.append(Tick(*self._cost, ms=round((now - self._clock) * 1000, 3)))
-        self._cost, self._clock = (0, 0), now
+        passes, nodes, drafts = self._cost
+        ms = round((now - self._clock) * 1000, 3)
+        self._ticks.append(Tick(passes, nodes, ms, drafts))
+        self._cost, self._clock = (0, 0, 0), now
 
     def finish(self, ends: Iterable[tuple[int, float | None, Stop]], stop: Stop) -> None:
         """End with sequences, best first: last step, score, and the rule that ended each."""

@@ -15,8 +15,11 @@ import torch
 from torch import Tensor
 
 from engine.backend import Place, Reading, gather
+from engine.models import Model
 from engine.observe import Stage, observe, processor_name
 from engine.prepare import Prepared
+from engine.prompt import Prompt
+from engine.reader import Reader
 from engine.record import Recorder
 from engine.stopping import StopRules
 from engine.tokens import Speller
@@ -28,10 +31,12 @@ from engine.trie import Cell
 class Node:
     """An evaluated place in the trie, as one run sees it."""
 
+    reader: Reader  # whose trie it is in
     cell: Cell
     place: Place  # what the model says after it
     ids: Tensor  # (length,) the tokens from the start of the prompt to here
-    step: int | None  # the run's step for its token; None at the root
+    step: int | None = None  # the run's last step on the way here; None at the root
+    untold: tuple[int, ...] = ()  # the tokens after that step, not told of when they were asked for
 
     def padded(self, token: int) -> Node:
         """The same place one token longer: what an ended row looks like to processors."""
@@ -48,28 +53,60 @@ class Pick:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A prompt and the model that reads it."""
+
+    model: Model
+    reader: Reader
+    prompt: Prompt
+
+
 class Run:
     """The verbs a strategy decodes with."""
 
-    root: Node  # where the prompt ends; set once the engine has evaluated it
+    root: Node  # where the prompt ends; set once the prompt has been evaluated
+    draft: Node  # where it ends for the draft model, if the run has one
 
     def __init__(
         self,
+        source: Source,
         prepared: Prepared,
         recorder: Recorder,
         speller: Speller,
-        prompt_length: int,
         seed: int,
         model_calls: Callable[[], int],
+        drafts: Source | None = None,
     ) -> None:
         self.config = prepared.config
         self.recorder = recorder
+        self._source = source
+        self._drafts = drafts
         self._processors = prepared.processors
-        self._rules = StopRules(prepared.criteria, prompt_length, speller)
+        self._rules = StopRules(prepared.criteria, len(source.prompt.start), speller)
         self._speller = speller
         self._seed = seed
         self._model_calls = model_calls
         self._seen: tuple[Sequence[Node], Reading, list[Stage]] | None = None
+
+    def begin(self) -> None:
+        """Have the prompt evaluated by the model, and by the draft model if there is one."""
+        self.root = self._rooted(self._source)
+        if self._drafts:
+            self.draft = self._rooted(self._drafts)
+
+    def _rooted(self, source: Source) -> Node:
+        if nodes := source.reader.begin(source.prompt):
+            self.charge(source.reader, nodes)
+        assert source.prompt.root is not None
+        cell, place = source.prompt.root
+        ids = torch.tensor(source.prompt.start, device=place.reading.logits.device)
+        return Node(source.reader, cell, place, ids)
+
+    def charge(self, reader: Reader, nodes: int) -> None:
+        """Add one pass to the cost of the tick under way."""
+        drafting = reader is not self._source.reader
+        self.recorder.charge(int(not drafting), nodes, int(drafting))
 
     @cached_property
     def generator(self) -> torch.Generator:
@@ -82,21 +119,89 @@ class Run:
         pad = self.config._pad_token_tensor
         return 0 if pad is None else int(pad)
 
-    def scores(self, nodes: Sequence[Node], *, log_probs: bool = False) -> Tensor:
-        """What the processors make of the model's logits or log-probabilities: (nodes, vocab)."""
+    def scores(
+        self,
+        nodes: Sequence[Node],
+        *,
+        log_probs: bool = False,
+        reshaped: tuple[str, Tensor] | None = None,
+    ) -> Tensor:
+        """What the processors make of the model's logits or log-probabilities: (nodes, vocab).
+
+        ``reshaped`` is what the strategy itself has made of the logits before, and how to call it.
+        """
         reading = gather([node.place for node in nodes])
-        ids = torch.stack([node.ids for node in nodes])
         scores = reading.log_probs if log_probs else reading.logits
-        stages = []
+        stages = [Stage(*reshaped)] if reshaped else []
         calls = self._model_calls()
+        stages += self._process(nodes, stages[-1].scores if stages else scores)
+        self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
+        self._seen = (nodes, reading, stages)
+        return stages[-1].scores if stages else scores
+
+    def _process(self, nodes: Sequence[Node], scores: Tensor) -> list[Stage]:
+        """Apply the processors, which take texts of one length at a time."""
+        lengths = [len(node.ids) for node in nodes]
+        if len(set(lengths)) == 1:
+            return self._process_alike(nodes, scores)
+        stages: list[Stage] = []
+        for length in sorted(set(lengths)):
+            rows = [row for row, own in enumerate(lengths) if own == length]
+            alike = self._process_alike([nodes[row] for row in rows], scores[rows])
+            stages = stages or [Stage(stage.name, torch.empty_like(scores)) for stage in alike]
+            for stage, own in zip(stages, alike, strict=True):
+                stage.scores[rows] = own.scores
+        return stages
+
+    def _process_alike(self, nodes: Sequence[Node], scores: Tensor) -> list[Stage]:
+        ids = torch.stack([node.ids for node in nodes])
+        stages = []
         for processor in self._processors:
             # A caller's processor may write into what it gets, and what came before must survive.
             trusted = type(processor).__module__.startswith("transformers.")
             scores = processor(ids, scores if trusted else scores.clone())
             stages.append(Stage(processor_name(processor), scores))
-        self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
-        self._seen = (nodes, reading, stages)
-        return scores
+        return stages
+
+    def reshape(self, node: Node, name: str, scores: Tensor) -> None:
+        """Say what the strategy itself made of the last scores at a node, (vocab,): the next
+        record at this node tells of it as one more stage."""
+        assert self._seen is not None, "scores come before reshape"
+        nodes, _, stages = self._seen
+        row = [other is node for other in nodes].index(True)
+        before = [Stage(stage.name, stage.scores[row : row + 1]) for stage in stages]
+        self._seen = ([node], gather([node.place]), [*before, Stage(name, scores[None])])
+
+    def logits(self, nodes: Sequence[Node]) -> Tensor:
+        """What the model said, before any processor: (nodes, vocab)."""
+        return gather([node.place for node in nodes]).logits
+
+    def hidden(self, nodes: Sequence[Node]) -> Tensor:
+        """The model's last hidden state at each node: (nodes, width)."""
+        return gather([node.place for node in nodes]).hidden[:, -1]
+
+    def states(self, node: Node) -> Tensor:
+        """The last hidden state at every token from the start of the text to a node: (length,
+        width)."""
+        return node.reader.states(node.cell)
+
+    @property
+    def layers(self) -> int:
+        """How many layers the model has."""
+        return int(self.root.place.reading.hidden.shape[1]) - 1
+
+    @property
+    def tied(self) -> bool:
+        """Whether the model's output matrix is its embedding."""
+        return bool(self._source.model.module.config.tie_word_embeddings)
+
+    def exits(self, node: Node, layers: Sequence[int]) -> Tensor:
+        """What the output matrix makes of the states after some layers: (layers, vocab)."""
+        head: Any = self._source.model.module.get_output_embeddings()  # type: ignore[no-untyped-call]  # transformers has no types here
+        states = gather([node.place]).hidden[0, list(layers)]
+        with torch.inference_mode():
+            logits: Tensor = head(states)
+        return logits.float()
 
     def stops(self, nodes: Sequence[Node], tokens: Sequence[int]) -> list[Stop | None]:
         """For each node and the token after it, the rule that ends the text there, if any."""
@@ -112,9 +217,16 @@ class Run:
         places = [(rows[id(pick.node)], pick.token) for pick in picks]
         observed = observe(reading, stages, places, self._speller)
         return [
-            self.recorder.step(pick.node.step, pick.token, seen, pick.event, pick.notes)
+            self.recorder.step(self._step(pick.node), pick.token, seen, pick.event, pick.notes)
             for pick, seen in zip(picks, observed, strict=True)
         ]
+
+    def _step(self, node: Node) -> int | None:
+        step = node.step
+        for token in node.untold:
+            step = self.recorder.step_at(step, token)
+            assert step is not None, "a text is told of from its beginning on"
+        return step
 
     def choose(self, node: Node, token: int, **notes: Any) -> int:
         """Tell the trace of one chosen token; gives its step."""
@@ -131,4 +243,5 @@ class Run:
     def forget(self) -> None:
         """Let go of everything but the record."""
         self._seen = None
-        self.__dict__.pop("root", None)
+        for held in ("root", "draft"):
+            self.__dict__.pop(held, None)

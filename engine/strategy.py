@@ -15,7 +15,9 @@ from engine.errors import PlaygroundError, did_you_mean
 from engine.run import Node, Run
 from engine.settings import SHARED, Setting, settings_of
 
-Decoding = Generator[Sequence[tuple[Node, int]], list[Node], None]
+# A node and the tokens to go on with from there; the answer is the node at their end.
+Ask = tuple[Node, *tuple[int, ...]]
+Decoding = Generator[Sequence[Ask], list[Node], None]
 Decode = Callable[[Run, Any], Decoding]
 
 
@@ -27,9 +29,9 @@ class Strategy:
     order: int
     params: type
     decode: Decode
-    fixed: dict[
-        str, Any
-    ]  # the GenerationConfig fields that make transformers prepare this kind of run
+    # The GenerationConfig fields that make transformers prepare this kind of run.
+    fixed: dict[str, Any]
+    decoder_only: bool = False  # it cannot decode behind an encoder
 
     @property
     def description(self) -> str:
@@ -55,13 +57,15 @@ class Strategy:
 _REGISTER: dict[str, Strategy] = {}
 
 
-def strategy(id: str, *, order: int, params: type, **fixed: Any) -> Callable[[Decode], Decode]:
+def strategy(
+    id: str, *, order: int, params: type, decoder_only: bool = False, **fixed: Any
+) -> Callable[[Decode], Decode]:
     """Register a decoding generator under ``id``; people are shown strategies by ``order``."""
 
     def register(decode: Decode) -> Decode:
         if id in _REGISTER:
             raise ValueError(f"two strategies are called {id!r}")
-        _REGISTER[id] = Strategy(id, order, params, decode, fixed)
+        _REGISTER[id] = Strategy(id, order, params, decode, fixed, decoder_only)
         return decode
 
     return register

@@ -93,14 +93,16 @@ class Step:
 class Tick:
     """What one round of asking the model cost this run.
 
-    ``forward_passes`` counts model calls made for this run, processors' own calls included;
-    ``nodes`` the tokens it had evaluated. ``ms`` is wall time from the previous tick to this one's
+    ``forward_passes`` counts calls of the model made for this run, processors' own calls included,
+    ``draft_passes`` those of a draft model or of the model's first layers, ``nodes`` the tokens
+    evaluated by either. ``ms`` is wall time from the previous tick to this one's
     decision, whoever else shared it.
     """
 
     forward_passes: int
     nodes: int
     ms: float
+    draft_passes: int = 0
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,13 @@ class Trace:
 
     @property
     def forward_passes(self) -> int:
-        """Model calls made for this run."""
+        """Model calls made for this run, those of a draft model apart."""
         return sum(tick.forward_passes for tick in self.ticks)
+
+    @property
+    def draft_passes(self) -> int:
+        """Calls of a draft model made for this run."""
+        return sum(tick.draft_passes for tick in self.ticks)
 
     @property
     def nodes(self) -> int:

@@ -51,7 +51,7 @@ class _Writer:
             "tokens": {str(id): text for id, text in self._spellings.items()},
             "distributions": self._rows,
             "steps": steps,
-            "ticks": [[tick.forward_passes, tick.nodes, tick.ms] for tick in trace.ticks],
+            "ticks": [list(vars(tick).values()) for tick in trace.ticks],
             "sequences": [
                 {
                     "token_ids": sequence.token_ids,

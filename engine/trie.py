@@ -25,6 +25,7 @@ class Cell:
         "parent",
         "slot",
         "token",
+        "whole",
     )
 
     def __init__(self, parent: Cell | None, token: int, context: Any, released: deque[int]) -> None:
@@ -37,6 +38,7 @@ class Cell:
             context  # what the whole trie is conditioned on (an encoder's output), or None
         )
         self.slot: int | None = None  # its position in the pool, once evaluated there
+        self.whole = False  # evaluated by all layers there, not only by the first ones
         self._children: WeakValueDictionary[int, Cell] = WeakValueDictionary()
         self._released = released
 

@@ -15,19 +15,16 @@ from typing import Any
 import torch
 
 import strategies
-from engine import models
+from engine import loop, models
 from engine.errors import PlaygroundError
-from engine.loop import Engine
 from engine.models import Model
-from engine.plain import Plain
-from engine.pool import Pool
 from engine.prepare import Prepared, prepare
-from engine.prompt import Chat, Prompt, read, tokens_of
+from engine.prompt import Chat, read, tokens_of
+from engine.readers import Readers
 from engine.record import Heading, Recorder
-from engine.run import Run
+from engine.run import Run, Source
 from engine.settings import Limits, check
 from engine.strategy import Decoding, Strategy
-from engine.support import trie_length
 from engine.tokens import Speller
 from engine.trace import Trace, Update
 from engine.words import Words
@@ -56,7 +53,7 @@ class Playground:
         self.limits = limits or Limits()
         self.model = models.load(model) if isinstance(model, str) else model
         self.speller = Speller(self.model.tokenizer)
-        self._trie_length = trie_length(self.model.module)
+        self._readers = Readers(self.model.module, self.limits.positions)
         self._calls = _CallCounter(self.model.module)
 
     def compare(self, prompt: str | Chat, choices: Sequence[Choice], **shared: Any) -> list[Trace]:
@@ -81,10 +78,11 @@ class Playground:
         text, ids = self._tokens(prompt)
         longest = max(request.settings["max_new_tokens"] for request in requests)
         self._check_length(len(ids), longest)
-        engine = self._engine(len(ids) + longest)
-        known = engine.prompt(ids, lambda: read(self.model, text, ids))
-        runs = [self._run(known, request) for request in requests]
-        return engine.stream(known, runs, stop.is_set if stop else lambda: False)
+        reader = self._readers.whole(len(ids) + longest)
+        known = reader.prompt(ids, lambda: read(self.model, text, ids))
+        source = Source(self.model, reader, known)
+        runs = [self._run(source, request) for request in requests]
+        return loop.stream(runs, stop.is_set if stop else lambda: False)
 
     def defaults(self, strategy: str) -> dict[str, Any]:
         """The value each of a strategy's own settings has when it is not given."""
@@ -118,14 +116,18 @@ class Playground:
                 f"a strategy is given by its name, or as (name, settings), not as {choice!r}"
             ) from error
         found = strategies.find(id)
+        if found.decoder_only and self.model.is_encoder_decoder:
+            raise PlaygroundError(
+                f"{found.id} needs a decoder-only model; {self.model.name} is none"
+            )
         given = check(_without_fixed(given, found), found.settings, self.limits, found.id)
         declared = {name: setting.default for name, setting in found.settings.items()}
         declared = {name: value for name, value in declared.items() if value is not None}
         settings = self._words.resolve({**declared, **given})
         return Request(found, settings, seed=settings.pop("seed"))
 
-    def _run(self, prompt: Prompt, request: Request) -> tuple[Run, Callable[[Run], Decoding]]:
-        found, settings = request.strategy, request.settings
+    def _run(self, source: Source, request: Request) -> tuple[Run, Callable[[Run], Decoding]]:
+        found, settings, prompt = request.strategy, request.settings, source.prompt
         config = self.model.module.generation_config
         own = {name for name in found.own_settings if not hasattr(config, name)}
         theirs = {name: value for name, value in settings.items() if name not in own}
@@ -140,9 +142,7 @@ class Playground:
             prompt_tokens=tuple(self.speller.token(id) for id in prompt.ids),
         )
         recorder = Recorder(heading, self.speller, fresh=self.model.is_encoder_decoder)
-        run = Run(
-            prepared, recorder, self.speller, len(prompt.start), request.seed, self._calls.count
-        )
+        run = Run(source, prepared, recorder, self.speller, request.seed, self._calls.count)
         return run, lambda run: found.decode(run, params)
 
     def _tokens(self, prompt: str | Chat) -> tuple[str, list[int]]:
@@ -165,18 +165,6 @@ class Playground:
                 f"{prompt} tokens of prompt and {new} new ones are more than the {context} that"
                 f" {self.model.name} can attend to"
             )
-
-    def _engine(self, length: int) -> Engine:
-        """The trie where the model allows it for a text this long, else the plain backend."""
-        return self._trie_engine if length <= self._trie_length else self._plain_engine
-
-    @cached_property
-    def _trie_engine(self) -> Engine:
-        return Engine(Pool(self.model.module, self.limits.positions))
-
-    @cached_property
-    def _plain_engine(self) -> Engine:
-        return Engine(Plain(self.model.module))
 
     @cached_property
     def _words(self) -> Words:

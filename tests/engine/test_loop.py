@@ -11,7 +11,6 @@ import torch
 
 from engine import strategy as register
 from engine.errors import PlaygroundError
-from engine.loop import Engine
 from engine.models import Model
 from engine.plain import Plain
 from engine.run import Run
@@ -67,7 +66,7 @@ def extra() -> Iterator[Callable[..., None]]:
 
 def used(lab: Playground) -> int:
     gc.collect()
-    return lab._trie_engine.backend.used
+    return lab._readers.trie.backend.used
 
 
 def timeless(trace: Trace) -> Trace:
@@ -105,8 +104,8 @@ def test_a_prompt_is_read_once_and_its_beginning_is_shared(
 @pytest.mark.parametrize("kind", TRIE)
 def test_both_backends_leave_equal_traces(kind: str) -> None:
     lab, plain = Playground(tiny(kind)), Playground(tiny(kind))
-    plain._trie_length = 0
-    assert isinstance(plain._engine(1).backend, Plain) and lab._trie_length > 0
+    plain._readers.trie_length = 0
+    assert isinstance(plain._readers.whole(1).backend, Plain) and lab._readers.trie_length > 0
     for ours, theirs in zip(
         lab.compare("Hello there", ALL, max_new_tokens=12, seed=4),
         plain.compare("Hello there", ALL, max_new_tokens=12, seed=4),
@@ -220,18 +219,18 @@ def test_callers_on_several_threads_share_passes_and_get_their_own_results() -> 
 
 def test_waiting_callers_are_served_by_one_pass(passes: Callable[[Model], list[int]]) -> None:
     lab = Playground(tiny("llama"))
-    engine: Engine = lab._trie_engine
-    start = engine.backend.top(None)
+    reader = lab._readers.trie
+    start = reader.backend.top(None)
     sizes = passes(lab.model)
     done = []
-    with engine._lock:  # as if a pass were under way
+    with reader.lock:  # as if a pass were under way
         threads = [
-            threading.Thread(target=lambda t=token: done.append(engine._evaluate([start.child(t)])))
+            threading.Thread(target=lambda t=token: done.append(reader.evaluate([start.child(t)])))
             for token in (5, 6, 7)
         ]
         for thread in threads:
             thread.start()
-        while len(engine._waiting) < 3:
+        while len(reader._waiting) < 3:
             pass
     for thread in threads:
         thread.join()
@@ -248,7 +247,7 @@ def test_a_strategy_may_ask_for_a_chain_and_several_branches_at_once(
         step = run.choose(run.root, token)
         [node] = yield [(run.root, token)]
         nodes = yield [(node, 5), (node, 6), (node, 5)]
-        assert nodes[0].cell is nodes[2].cell and nodes[0].step is None
+        assert nodes[0].cell is nodes[2].cell and nodes[0].untold == (5,)
         seen.append(run.scores(nodes))
         from engine.trace import Stop
 

@@ -1,0 +1,83 @@
+"""A transformers cache layer that writes where it is told to.
+
+Knows keys, values and the positions of the tick under way. Refuses to know cells and masks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import CacheLayerMixin
+
+CAPACITY = 256  # what a new pool has room for; it doubles when full
+
+
+class Plan:
+    """Where the current tick writes and how much of the pool it sees.
+
+    State, because models pass no such arguments on to their cache.
+    """
+
+    def __init__(self) -> None:
+        self.capacity = CAPACITY
+        self.visible = 0
+        self.slots = torch.empty(0, dtype=torch.long)
+
+
+class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transformers has no types here
+    """One layer's keys and values for every position: (1, heads, positions, head size)."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # likewise
+        self._plan = plan
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Make room on this layer's own device, which need not be the first layer's."""
+        capacity = self._plan.capacity
+        self.keys = key_states.new_zeros((*key_states.shape[:2], capacity, key_states.shape[3]))
+        self.values = value_states.new_zeros(
+            (*value_states.shape[:2], capacity, value_states.shape[3])
+        )
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write the new cells at their positions; show the part of the pool that is in use."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
+        slots = self._plan.slots.to(self.keys.device)
+        self.keys.index_copy_(2, slots, key_states)
+        self.values.index_copy_(2, slots, value_states)
+        return self.keys[:, :, : self._plan.visible], self.values[:, :, : self._plan.visible]
+
+    def grow(self) -> None:
+        """Follow the pool's capacity; what is stored stays where it is."""
+        if self.is_initialized:
+            assert self.keys is not None and self.values is not None
+            self.keys = widened(self.keys, self._plan.capacity, dim=2)
+            self.values = widened(self.values, self._plan.capacity, dim=2)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Of no effect, because the mask is given: the visible part, from its beginning."""
+        return self._plan.visible, 0
+
+    def get_seq_length(self) -> int:
+        """Of no effect, because positions are given."""
+        return 0
+
+    def get_max_length(self) -> int:
+        """No maximum of its own."""
+        return -1
+
+
+def widened(tensor: Tensor, size: int, dim: int) -> Tensor:
+    """A copy with room for ``size`` along ``dim``."""
+    shape = list(tensor.shape)
+    shape[dim] = size
+    wider = tensor.new_zeros(shape)
+    wider.narrow(dim, 0, tensor.shape[dim]).copy_(tensor)
+    return wider

@@ -1,0 +1,116 @@
+"""What a model says after any cell, whoever asks: callers share passes, and prompts stay read.
+
+Knows one backend, who waits for it and what somebody still holds. Several callers, each on a
+thread of its own, share passes: whoever comes first evaluates for all who wait. Refuses to know
+runs and strategies.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary, ref
+
+from torch import Tensor
+
+from engine.backend import Backend, Place
+from engine.errors import PlaygroundError
+from engine.prompt import Prompt
+from engine.trie import Cell
+
+PROMPTS = 4  # prompts kept evaluated: changing a setting does not read them again
+
+
+@dataclass(eq=False)
+class _Job:
+    """What one caller waits for."""
+
+    cells: Sequence[Cell]
+    places: dict[Cell, Place] = field(default_factory=dict)
+    error: Exception | None = None
+    done: bool = False
+
+
+class Reader:
+    """One model's readings. Readers whose backends share a cache share a lock as well."""
+
+    def __init__(self, backend: Backend, lock: threading.Lock | None = None) -> None:
+        self.backend = backend
+        self.lock = lock or threading.Lock()
+        self._waiting: list[_Job] = []
+        self._prompts: OrderedDict[tuple[int, ...], Prompt] = OrderedDict()
+        # A cell asked for again while somebody still holds what the model said there.
+        self._known: WeakKeyDictionary[Cell, ref[Place]] = WeakKeyDictionary()
+
+    def prompt(self, ids: Sequence[int], read: Callable[[], Prompt]) -> Prompt:
+        """The prompt of these tokens, as it was read the last time if it was not long ago."""
+        key = tuple(ids)
+        prompt = self._prompts.pop(key, None) or read()
+        self._prompts[key] = prompt
+        while len(self._prompts) > PROMPTS:
+            self._prompts.popitem(last=False)
+        return prompt
+
+    def begin(self, prompt: Prompt) -> int:
+        """Evaluate the prompt, unless it is; gives how many tokens that took."""
+        if prompt.root is not None:
+            return 0
+        cell = self.backend.top(prompt.context).descend(prompt.start)
+        prompt.root = (cell, self.evaluate([cell])[cell])
+        return len(prompt.start)
+
+    def states(self, cell: Cell) -> Tensor:
+        """The last hidden state at every token down to an evaluated cell: (tokens, width)."""
+        with self.lock:
+            return self.backend.states(cell)
+
+    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+        """What the model says after each cell; waits are joined with those of other callers."""
+        job = _Job(cells)
+        self._waiting.append(job)
+        with self.lock:
+            if not job.done:
+                jobs, self._waiting = self._waiting, []
+                self._serve(jobs)
+        error, job.error = job.error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame: a cycle would keep the cells alive
+        return job.places
+
+    def _serve(self, jobs: Sequence[_Job]) -> None:
+        """Evaluate for several callers at once; one that asks too much fails alone."""
+        try:
+            places = self._look_up([cell for job in jobs for cell in job.cells])
+        except Exception as error:
+            if len(jobs) > 1:
+                for job in jobs:
+                    self._serve([job])
+            else:
+                jobs[0].error, jobs[0].done = error, True
+            return
+        for job in jobs:
+            job.places = {cell: places[cell] for cell in job.cells}
+            job.done = True
+
+    def _look_up(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+        """What somebody still holds, and from the backend what nobody does."""
+        held = {cell: self._known.get(cell) for cell in cells}
+        places = {cell: place for cell, known in held.items() if known and (place := known())}
+        missing = [cell for cell in held if cell not in places]
+        if missing:
+            new = self._evaluate_new(missing)
+            self._known.update({cell: ref(place) for cell, place in new.items()})
+            places |= new
+        return places
+
+    def _evaluate_new(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+        try:
+            return self.backend.evaluate(cells)
+        except PlaygroundError:
+            self._prompts.clear()  # their room may be what is missing
+            return self.backend.evaluate(cells)

@@ -1,0 +1,60 @@
+"""The ways to read one model: by the trie where it allows that, by whole paths where not, and by
+its first layers alone.
+
+Knows which backend a text of some length may run on. Refuses to know who reads and why.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from transformers import PreTrainedModel
+
+from engine.early_exit import EarlyExit
+from engine.plain import Plain
+from engine.pool import Pool
+from engine.reader import Reader
+from engine.support import trie_length
+
+
+class Readers:
+    """The readers of one model, made when they are asked for and kept."""
+
+    def __init__(self, module: PreTrainedModel, positions: int) -> None:
+        self._module = module
+        self._positions = positions
+        self.trie_length = trie_length(module)
+        self._further: dict[tuple[Reader, int], Reader] = {}
+
+    def whole(self, length: int) -> Reader:
+        """The trie where the model allows it for a text this long, else the plain backend."""
+        return self.trie if length <= self.trie_length else self.plain
+
+    def first(self, layers: int, length: int) -> Reader:
+        """The model's first layers over the same positions; 0 is the whole model once more, for
+        one that drafts for itself."""
+        whole = self.whole(length)
+        known = self._further.get((whole, layers))
+        if known is None:
+            backend: Pool | Plain = self._pool if whole is self.trie else self._paths
+            early = EarlyExit(backend, self._module, layers) if layers else backend
+            known = self._further[whole, layers] = Reader(early, whole.lock)
+        return known
+
+    @cached_property
+    def trie(self) -> Reader:
+        """Reads cells of one trie, all together."""
+        return Reader(self._pool)
+
+    @cached_property
+    def plain(self) -> Reader:
+        """Reads whole paths."""
+        return Reader(self._paths)
+
+    @cached_property
+    def _pool(self) -> Pool:
+        return Pool(self._module, self._positions)
+
+    @cached_property
+    def _paths(self) -> Plain:
+        return Plain(self._module)

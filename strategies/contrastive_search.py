@@ -1,0 +1,78 @@
+"""Contrastive search.
+
+Su et al. 2022, "A Contrastive Framework for Neural Text Generation":
+score(v) = (1 - alpha) * p(v) - alpha * max over earlier tokens of cosine(h(v), h(earlier)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.run import Node, Pick, Run
+from engine.settings import setting
+from engine.strategy import Decoding, strategy
+
+
+@dataclass(frozen=True)
+class Params:
+    """How many candidates, and how much likeness to the text so far counts against them."""
+
+    penalty_alpha: float = setting(
+        0.6,
+        "How much likeness to the text so far counts against a token: 0 is greedy decoding.",
+        low=0.0,
+        high=1.0,
+    )
+    top_k: int = setting(4, "How many of the most probable tokens to weigh.", low=1, limit="rows")
+
+
+@strategy("contrastive_search", order=7, params=Params, do_sample=False, num_beams=1)
+def contrastive_search(run: Run, params: Params) -> Decoding:
+    """Prefers tokens that are probable but unlike what was already said.
+
+    Looks one token ahead: every candidate is read by the model, and the more its hidden state
+    resembles that of an earlier token, the more it loses. Keeps long texts from going in circles.
+    """
+    node = run.root
+    context = _unit(run.states(node))  # (length, width)
+    while True:
+        probs, tokens = run.scores([node])[0].softmax(-1).topk(params.top_k)
+        candidates = tokens.tolist()
+        children = yield [(node, token) for token in candidates]
+
+        # The degeneration penalty is the likeness to the most similar earlier token.
+        ahead = _unit(run.hidden(children))  # (candidates, width)
+        similarity, earlier = (ahead @ context.T).max(-1)
+        scores = (1 - params.penalty_alpha) * probs - params.penalty_alpha * similarity
+        best = int(scores.argmax())
+
+        picks = _picks(node, candidates, best, probs, similarity, earlier, scores)
+        step = run.record(picks)[best]
+        run.show([step])
+        [stop] = run.stops([node], [candidates[best]])
+        if stop:
+            return run.finish([(step, None, stop)], stop)
+        context = torch.cat([context, ahead[best : best + 1]])
+        node = children[best]
+
+
+def _unit(states: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(states, dim=-1)
+
+
+def _picks(node: Node, candidates: list[int], best: int, *numbers: Tensor) -> list[Pick]:
+    """All candidates, each with the numbers that decided."""
+    names = ("probability", "similarity", "similar_to", "score")
+    rows = zip(*(of_all.tolist() for of_all in numbers), strict=True)
+    return [
+        Pick(
+            node,
+            token,
+            "chosen" if place == best else "pruned",
+            {name: round(value, 6) for name, value in zip(names, row, strict=True)},
+        )
+        for place, (token, row) in enumerate(zip(candidates, rows, strict=True))
+    ]
