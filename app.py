@@ -23,6 +23,7 @@ _LIMITS = {
     "max_new_tokens": "the most tokens one run may write",
     "rows": "the most beams, or texts sampled side by side",
     "strategies": "the most strategies in one comparison",
+    "draft_tokens": "the most tokens drafted ahead in one round",
     "positions": "tokens the key/value pool holds for all runs together",
 }
 

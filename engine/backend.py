@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from engine.trie import Cell
 
@@ -33,9 +34,14 @@ class Reading:
     hidden: Tensor  # (places, 1 + layers, width) the embedding, then what each layer made of it
 
     @staticmethod
-    def of(logits: Tensor, hidden: Tensor | None = None) -> Reading:
-        """Read rows of logits, (places, vocab); an early exit has no hidden states to tell of."""
+    def of(logits: Tensor, hidden: Tensor | None = None, width: int | None = None) -> Reading:
+        """Read rows of logits, (places, vocab), cut or filled up to ``width`` tokens.
+
+        An early exit has no hidden states to tell of.
+        """
         logits = logits.float()
+        if width is not None:
+            logits = pad(logits, (0, width - logits.shape[-1]), value=-torch.inf)
         log_probs = logits.log_softmax(-1)
         hidden = logits.new_empty(len(logits), 0, 0) if hidden is None else hidden
         return Reading(logits, log_probs, entropy(log_probs), most(logits), hidden)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -15,9 +15,10 @@ import torch
 
 from engine.backend import Place
 from engine.errors import PlaygroundError
+from engine.node import Ask, Node
 from engine.reader import Reader
-from engine.run import Node, Run
-from engine.strategy import Ask, Decoding
+from engine.run import Run
+from engine.strategy import Decoding
 from engine.trace import Stop, Update
 from engine.trie import Cell
 
@@ -38,10 +39,11 @@ def stream(
     runs: Sequence[tuple[Run, Callable[[Run], Decoding]]], cancelled: Callable[[], bool]
 ) -> Iterator[Update]:
     """Run strategies together, tick by tick; closing the iterator frees all they hold."""
-    lives = [_Live(run, decode(run)) for run, decode in runs]
+    lives: list[_Live] = []
     try:
-        for live in lives:
-            live.run.begin()
+        for run, _ in runs:
+            run.begin()
+        lives = [_Live(run, decode(run)) for run, decode in runs]
         for live in lives:
             _resume(live, None)
         yield from _news(lives)
@@ -55,7 +57,8 @@ def stream(
     finally:
         for live in lives:
             live.decoding.close()
-            live.run.forget()
+        for run, _ in runs:
+            run.forget()
 
 
 def _tick(lives: Sequence[_Live]) -> None:
@@ -77,8 +80,8 @@ def _tick(lives: Sequence[_Live]) -> None:
             _below(live.run, node, tokens, cell, places[node.reader][cell])
             for (node, *tokens), cell in zip(live.asks, cells[live], strict=True)
         ]
-        for reader in dict.fromkeys(node.reader for node in nodes):
-            live.run.charge(reader, sum(node.reader is reader for node in nodes))
+        for reader, asked in Counter(node.reader for node in nodes).items():
+            live.run.charge(reader, asked)
         _resume(live, nodes)
 
 

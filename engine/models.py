@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +21,14 @@ from huggingface_hub import errors as hub
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from engine import embedded
+from engine.embedded_smollm2 import SMOLLM2
+from engine.embedded_stories15m import STORIES15M
 from engine.errors import PlaygroundError, did_you_mean
 
 DEFAULT = "smollm2"
-EMBEDDED: dict[str, Callable[..., Path]] = {"smollm2": embedded.folder}
+EMBEDDED: dict[str, Callable[..., Path]] = {
+    recipe.name: partial(embedded.folder, recipe) for recipe in (SMOLLM2, STORIES15M)
+}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 # What transformers says, and what that means here.

@@ -24,8 +24,9 @@ BATCH = 32  # most paths in one forward pass
 class Plain:
     """Runs whole paths, those of one length and one prompt together."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, vocabulary: int | None = None) -> None:
         self._model = model
+        self._vocabulary = vocabulary
 
     @property
     def used(self) -> int:
@@ -69,7 +70,8 @@ class Plain:
     ) -> Reading:
         logits, hidden = self._run(early or self._model, tips)
         rows, depths = [row for row, _ in read], [cell.depth for _, cell in read]
-        return Reading.of(logits[rows, depths], hidden[rows, depths] if early is None else None)
+        states = hidden[rows, depths] if early is None else None
+        return Reading.of(logits[rows, depths], states, self._vocabulary)
 
     @torch.inference_mode()
     def _run(self, model: PreTrainedModel, tips: Sequence[Cell]) -> tuple[Tensor, Tensor]:

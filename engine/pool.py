@@ -31,8 +31,11 @@ BLOCK = 64  # the visible part of the pool grows by this many positions
 class Pool:
     """Positions, ancestor masks and the tick for one model."""
 
-    def __init__(self, model: PreTrainedModel, positions: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, positions: int, vocabulary: int | None = None
+    ) -> None:
         self._model = model
+        self._vocabulary = vocabulary
         self._limit = positions
         self._plan = Plan()
         layers = model.config.get_text_config(decoder=True).num_hidden_layers
@@ -155,11 +158,11 @@ class Pool:
         )
         logits = output.logits[0] if self._selects_logits else output.logits[0, kept]
         if early is not None:
-            return Reading.of(logits)
+            return Reading.of(logits, width=self._vocabulary)
         # (queries, 1 + layers, width); layers may live on several devices
         hidden = torch.stack([state[0].to(logits.device) for state in output.hidden_states], 1)
         self._keep_states(slots, hidden[:, -1])
-        return Reading.of(logits, hidden[kept])
+        return Reading.of(logits, hidden[kept], self._vocabulary)
 
     def _keep_states(self, slots: Tensor, states: Tensor) -> None:
         if len(self._states) != self._plan.capacity:

@@ -20,9 +20,12 @@ from engine.support import trie_length
 class Readers:
     """The readers of one model, made when they are asked for and kept."""
 
-    def __init__(self, module: PreTrainedModel, positions: int) -> None:
+    def __init__(
+        self, module: PreTrainedModel, positions: int, vocabulary: int | None = None
+    ) -> None:
         self._module = module
         self._positions = positions
+        self._vocabulary = vocabulary  # how wide logits are to be, where not as the model has them
         self.trie_length = trie_length(module)
         self._further: dict[tuple[Reader, int], Reader] = {}
 
@@ -53,8 +56,8 @@ class Readers:
 
     @cached_property
     def _pool(self) -> Pool:
-        return Pool(self._module, self._positions)
+        return Pool(self._module, self._positions, self._vocabulary)
 
     @cached_property
     def _paths(self) -> Plain:
-        return Plain(self._module)
+        return Plain(self._module, self._vocabulary)

@@ -7,40 +7,25 @@ figures and pages. A strategy that holds a node keeps its branch of the trie ali
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.backend import Place, Reading, gather
-from engine.models import Model
+from engine.backend import Reading, gather
+from engine.draft import Draft
+from engine.node import Node, Source
 from engine.observe import Stage, observe, processor_name
 from engine.prepare import Prepared
-from engine.prompt import Prompt
 from engine.reader import Reader
 from engine.record import Recorder
 from engine.stopping import StopRules
 from engine.tokens import Speller
 from engine.trace import Stop
-from engine.trie import Cell
 
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """An evaluated place in the trie, as one run sees it."""
-
-    reader: Reader  # whose trie it is in
-    cell: Cell
-    place: Place  # what the model says after it
-    ids: Tensor  # (length,) the tokens from the start of the prompt to here
-    step: int | None = None  # the run's last step on the way here; None at the root
-    untold: tuple[int, ...] = ()  # the tokens after that step, not told of when they were asked for
-
-    def padded(self, token: int) -> Node:
-        """The same place one token longer: what an ended row looks like to processors."""
-        return replace(self, ids=torch.cat([self.ids, self.ids.new_tensor([token])]))
+__all__ = ["Node", "Pick", "Run"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,20 +38,11 @@ class Pick:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
-    """A prompt and the model that reads it."""
-
-    model: Model
-    reader: Reader
-    prompt: Prompt
-
-
 class Run:
     """The verbs a strategy decodes with."""
 
     root: Node  # where the prompt ends; set once the prompt has been evaluated
-    draft: Node  # where it ends for the draft model, if the run has one
+    draft: Draft  # the run's draft model, if it has one; set likewise
 
     def __init__(
         self,
@@ -91,17 +67,12 @@ class Run:
 
     def begin(self) -> None:
         """Have the prompt evaluated by the model, and by the draft model if there is one."""
-        self.root = self._rooted(self._source)
+        for source in filter(None, (self._source, self._drafts)):
+            if nodes := source.begin():
+                self.charge(source.reader, nodes)
+        self.root = self._source.root
         if self._drafts:
-            self.draft = self._rooted(self._drafts)
-
-    def _rooted(self, source: Source) -> Node:
-        if nodes := source.reader.begin(source.prompt):
-            self.charge(source.reader, nodes)
-        assert source.prompt.root is not None
-        cell, place = source.prompt.root
-        ids = torch.tensor(source.prompt.start, device=place.reading.logits.device)
-        return Node(source.reader, cell, place, ids)
+            self.draft = Draft(self._drafts, self._source)
 
     def charge(self, reader: Reader, nodes: int) -> None:
         """Add one pass to the cost of the tick under way."""
@@ -118,6 +89,12 @@ class Run:
         """The token that fills up a row that has ended."""
         pad = self.config._pad_token_tensor
         return 0 if pad is None else int(pad)
+
+    @property
+    def end_tokens(self) -> set[int]:
+        """The tokens that end a text."""
+        ends = self.config._eos_token_tensor
+        return set() if ends is None else set(ends.tolist())
 
     def scores(
         self,
@@ -205,12 +182,17 @@ class Run:
 
     def stops(self, nodes: Sequence[Node], tokens: Sequence[int]) -> list[Stop | None]:
         """For each node and the token after it, the rule that ends the text there, if any."""
+        if len({len(node.ids) for node in nodes}) != 1:  # criteria take texts of one length
+            pairs = zip(nodes, tokens, strict=True)
+            return [stop for node, token in pairs for stop in self.stops([node], [token])]
         ids = torch.stack([node.ids for node in nodes])
         ends = torch.tensor(tokens, device=ids.device)[:, None]
         return self._rules.check(torch.cat([ids, ends], dim=-1))
 
     def record(self, picks: Sequence[Pick]) -> list[int]:
         """Tell the trace what was picked from the last scores; gives each pick's step."""
+        if not picks:
+            return []
         assert self._seen is not None, "scores come before record"
         nodes, reading, stages = self._seen
         rows = {id(node): row for row, node in reversed(list(enumerate(nodes)))}
@@ -228,9 +210,9 @@ class Run:
             assert step is not None, "a text is told of from its beginning on"
         return step
 
-    def choose(self, node: Node, token: int, **notes: Any) -> int:
-        """Tell the trace of one chosen token; gives its step."""
-        return self.record([Pick(node, token, notes=notes)])[0]
+    def choose(self, node: Node, token: int, event: str = "chosen", **notes: Any) -> int:
+        """Tell the trace of one token; gives its step."""
+        return self.record([Pick(node, token, event, notes)])[0]
 
     def show(self, tips: Iterable[int]) -> None:
         """Say which texts to show now, by their last steps, the leading one first."""

@@ -24,6 +24,7 @@ class Limits:
     max_new_tokens: int = 1_000
     rows: int = 16  # beams, or sequences sampled side by side
     strategies: int = 6
+    draft_tokens: int = 32  # tokens drafted ahead in one round
     positions: int = 8_192  # tokens the key/value pool holds for all runs together
 
 

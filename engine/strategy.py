@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import PlaygroundError, did_you_mean
-from engine.run import Node, Run
+from engine.node import Ask, Node
+from engine.run import Run
 from engine.settings import SHARED, Setting, settings_of
 
-# A node and the tokens to go on with from there; the answer is the node at their end.
-Ask = tuple[Node, *tuple[int, ...]]
 Decoding = Generator[Sequence[Ask], list[Node], None]
+__all__ = ["Ask", "Decoding", "Strategy", "find", "registered", "strategy"]
+
 Decode = Callable[[Run, Any], Decoding]
 
 
@@ -32,6 +33,7 @@ class Strategy:
     # The GenerationConfig fields that make transformers prepare this kind of run.
     fixed: dict[str, Any]
     decoder_only: bool = False  # it cannot decode behind an encoder
+    drafts: bool = False  # it has tokens judged that may be thrown away
 
     @property
     def description(self) -> str:
@@ -58,14 +60,20 @@ _REGISTER: dict[str, Strategy] = {}
 
 
 def strategy(
-    id: str, *, order: int, params: type, decoder_only: bool = False, **fixed: Any
+    id: str,
+    *,
+    order: int,
+    params: type,
+    decoder_only: bool = False,
+    drafts: bool = False,
+    **fixed: Any,
 ) -> Callable[[Decode], Decode]:
     """Register a decoding generator under ``id``; people are shown strategies by ``order``."""
 
     def register(decode: Decode) -> Decode:
         if id in _REGISTER:
             raise ValueError(f"two strategies are called {id!r}")
-        _REGISTER[id] = Strategy(id, order, params, decode, fixed, decoder_only)
+        _REGISTER[id] = Strategy(id, order, params, decode, fixed, decoder_only, drafts)
         return decode
 
     return register

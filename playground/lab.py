@@ -8,26 +8,32 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
+from transformers import (
+    SynthIDTextWatermarkLogitsProcessor,
+    UnbatchedClassifierFreeGuidanceLogitsProcessor,
+)
 
 import strategies
 from engine import loop, models
 from engine.errors import PlaygroundError
 from engine.models import Model
+from engine.node import Source
 from engine.prepare import Prepared, prepare
 from engine.prompt import Chat, read, tokens_of
 from engine.readers import Readers
 from engine.record import Heading, Recorder
-from engine.run import Run, Source
+from engine.run import Run
 from engine.settings import Limits, check
 from engine.strategy import Decoding, Strategy
 from engine.tokens import Speller
 from engine.trace import Trace, Update
 from engine.words import Words
+from playground.drafts import Drafts
 
 Choice = str | tuple[str, Mapping[str, Any]]  # a strategy, or one with settings of its own
 
@@ -44,16 +50,22 @@ class Request:
 class Playground:
     """Compares decoding strategies on one model.
 
-    ``model`` is an embedded model's name, a folder, a Hub id, or a loaded `Model`.
+    ``model`` is an embedded model's name, a folder, a Hub id, or a loaded `Model`. ``drafts`` are
+    the names that runs may give for a draft model; without them, any.
     """
 
     def __init__(
-        self, model: str | Model = models.DEFAULT, *, limits: Limits | None = None
+        self,
+        model: str | Model = models.DEFAULT,
+        *,
+        limits: Limits | None = None,
+        drafts: Collection[str] | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.model = models.load(model) if isinstance(model, str) else model
         self.speller = Speller(self.model.tokenizer)
         self._readers = Readers(self.model.module, self.limits.positions)
+        self._drafts = Drafts(self.model, self._readers, self.limits.positions, drafts)
         self._calls = _CallCounter(self.model.module)
 
     def compare(self, prompt: str | Chat, choices: Sequence[Choice], **shared: Any) -> list[Trace]:
@@ -78,10 +90,11 @@ class Playground:
         text, ids = self._tokens(prompt)
         longest = max(request.settings["max_new_tokens"] for request in requests)
         self._check_length(len(ids), longest)
-        reader = self._readers.whole(len(ids) + longest)
+        length = len(ids) + longest
+        reader = self._readers.whole(length)
         known = reader.prompt(ids, lambda: read(self.model, text, ids))
         source = Source(self.model, reader, known)
-        runs = [self._run(source, request) for request in requests]
+        runs = [self._run(source, request, length) for request in requests]
         return loop.stream(runs, stop.is_set if stop else lambda: False)
 
     def defaults(self, strategy: str) -> dict[str, Any]:
@@ -120,13 +133,17 @@ class Playground:
             raise PlaygroundError(
                 f"{found.id} needs a decoder-only model; {self.model.name} is none"
             )
+        if isinstance(draft := given.get("assistant_model"), Model):
+            given["assistant_model"] = self._drafts.adopt(draft)
         given = check(_without_fixed(given, found), found.settings, self.limits, found.id)
         declared = {name: setting.default for name, setting in found.settings.items()}
         declared = {name: value for name, value in declared.items() if value is not None}
         settings = self._words.resolve({**declared, **given})
         return Request(found, settings, seed=settings.pop("seed"))
 
-    def _run(self, source: Source, request: Request) -> tuple[Run, Callable[[Run], Decoding]]:
+    def _run(
+        self, source: Source, request: Request, length: int
+    ) -> tuple[Run, Callable[[Run], Decoding]]:
         found, settings, prompt = request.strategy, request.settings, source.prompt
         config = self.model.module.generation_config
         own = {name for name in found.own_settings if not hasattr(config, name)}
@@ -142,7 +159,11 @@ class Playground:
             prompt_tokens=tuple(self.speller.token(id) for id in prompt.ids),
         )
         recorder = Recorder(heading, self.speller, fresh=self.model.is_encoder_decoder)
-        run = Run(source, prepared, recorder, self.speller, request.seed, self._calls.count)
+        drafts = None
+        if found.drafts:
+            _refuse_memory(prepared)
+            drafts = self._drafts.source(vars(params), source, length)
+        run = Run(source, prepared, recorder, self.speller, request.seed, self._calls.count, drafts)
         return run, lambda run: found.decode(run, params)
 
     def _tokens(self, prompt: str | Chat) -> tuple[str, list[int]]:
@@ -184,6 +205,20 @@ class _CallCounter:
 
     def _called(self, *_: Any) -> None:
         self._local.calls = self.count() + 1
+
+
+def _refuse_memory(prepared: Prepared) -> None:
+    """Refuse processors that remember what they saw: a draft thrown away would stay with them."""
+    remembering = {
+        UnbatchedClassifierFreeGuidanceLogitsProcessor: "guidance_scale",
+        SynthIDTextWatermarkLogitsProcessor: "watermarking_config",
+    }
+    for processor in prepared.processors:
+        if name := remembering.get(type(processor)):
+            raise PlaygroundError(
+                f"{name}: {type(processor).__name__} remembers every token it saw, also of drafts"
+                " that are thrown away; it cannot be used with them"
+            )
 
 
 def _without_fixed(given: Mapping[str, Any], found: Strategy) -> dict[str, Any]:

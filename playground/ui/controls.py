@@ -121,7 +121,7 @@ def _parsed_number(text: str) -> int | float | str:
 
 
 def _parsed(name: str, text: str) -> Any:
-    """JSON where the text is JSON, else words between commas."""
+    """JSON where the text is JSON, else a word, or words between commas."""
     text = text.strip()
     if not text:
         return None
@@ -133,7 +133,8 @@ def _parsed(name: str, text: str) -> Any:
                 f"{name} looks like JSON but cannot be read: {error}; "
                 "give JSON, or words with commas between them"
             ) from error
-    return [word.strip() for word in text.split(",") if word.strip()]
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return words[0] if len(words) == 1 else words
 
 
 def shows(setting: Setting, shown: Any, value: Any) -> bool:

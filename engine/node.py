@@ -1,0 +1,57 @@
+"""Places in tries, as runs see them: an evaluated node, and the prompt that texts start from.
+
+Knows whose trie a node is in. Refuses to know what is decided there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from engine.backend import Place
+from engine.models import Model
+from engine.prompt import Prompt
+from engine.reader import Reader
+from engine.trie import Cell
+
+# A node and the tokens to go on with from there; the answer is the node at their end.
+Ask = tuple["Node", *tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """An evaluated place in the trie, as one run sees it."""
+
+    reader: Reader  # whose trie it is in
+    cell: Cell
+    place: Place  # what the model says after it
+    ids: Tensor  # (length,) the tokens from the start of the prompt to here
+    step: int | None = None  # the run's last step on the way here; None at the root
+    untold: tuple[int, ...] = ()  # the tokens after that step, not told of when they were asked for
+
+    def padded(self, token: int) -> Node:
+        """The same place one token longer: what an ended row looks like to processors."""
+        return replace(self, ids=torch.cat([self.ids, self.ids.new_tensor([token])]))
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A prompt and the model that reads it."""
+
+    model: Model
+    reader: Reader
+    prompt: Prompt
+
+    def begin(self) -> int:
+        """Have the prompt evaluated, unless it is; gives how many tokens that took."""
+        return self.reader.begin(self.prompt)
+
+    @property
+    def root(self) -> Node:
+        """Where the prompt ends, once it is evaluated."""
+        assert self.prompt.root is not None, "begin comes before root"
+        cell, place = self.prompt.root
+        ids = torch.tensor(self.prompt.start, device=place.reading.logits.device)
+        return Node(self.reader, cell, place, ids)

@@ -1,0 +1,114 @@
+"""Draft models: loaded when a run names one, kept for the next, and given the run's prompt to read.
+
+Knows where drafts come from: a model by name, the model itself, or its first layers. Refuses to
+know how they are used.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from engine import models
+from engine.errors import PlaygroundError, did_you_mean
+from engine.models import Model
+from engine.node import Source
+from engine.prompt import read
+from engine.readers import Readers
+
+KEPT = 2  # draft models in memory; one more lets the one go that was not used for longest
+
+
+class Drafts:
+    """The draft models of one lab. ``allowed`` are the names runs may give; None allows any."""
+
+    def __init__(
+        self, model: Model, readers: Readers, positions: int, allowed: Collection[str] | None
+    ) -> None:
+        self._model = model
+        self._readers = readers
+        self._positions = positions
+        self._allowed = allowed
+        self._lock = threading.Lock()
+        self._loaded: OrderedDict[str, tuple[Model, Readers]] = OrderedDict()
+
+    def adopt(self, model: Model) -> str:
+        """Take in a model that is loaded already; gives the name to ask for it by."""
+        with self._lock:
+            known = self._loaded.pop(model.name, None)
+            if known is None or known[0] is not model:
+                known = (model, self._readers_of(model))
+            self._keep(model.name, known)
+        return model.name
+
+    def source(self, settings: Mapping[str, Any], target: Source, length: int) -> Source | None:
+        """Who drafts under these settings, if anybody, with the target's prompt to read."""
+        if "assistant_early_exit" in settings:
+            layers = settings["assistant_early_exit"] or self._half()
+            return self._inside(layers, target, length)
+        if "assistant_model" in settings:
+            name = settings["assistant_model"]
+            return self._named(name, target, length) if name else self._inside(0, target, length)
+        return None
+
+    def _half(self) -> int:
+        config = self._model.module.config.get_text_config(decoder=True)
+        return max(1, int(config.num_hidden_layers) // 2)
+
+    def _inside(self, layers: int, target: Source, length: int) -> Source:
+        """The model itself as its own draft, or its first layers."""
+        reader = self._readers.first(layers, length)
+        text, ids = target.prompt.text, target.prompt.ids
+        return Source(self._model, reader, reader.prompt(ids, lambda: read(self._model, text, ids)))
+
+    def _named(self, name: str, target: Source, length: int) -> Source:
+        draft, readers = self._load(name)
+        if draft.is_encoder_decoder != self._model.is_encoder_decoder:
+            raise PlaygroundError(
+                f"assistant_model is {name!r}; an encoder-decoder drafts for encoder-decoders only"
+            )
+        text, ids = target.prompt.text, target.prompt.ids
+        if not self._alike(draft):
+            if draft.is_encoder_decoder:
+                raise PlaygroundError(
+                    f"assistant_model is {name!r}; encoder-decoders need drafts of one vocabulary"
+                )
+            ids = list(draft.tokenizer(text).input_ids)
+        context = draft.context_length
+        if context is not None and len(ids) > context:
+            raise PlaygroundError(
+                f"assistant_model is {name!r}; it can attend to {context} tokens, and the prompt"
+                f" has {len(ids)}"
+            )
+        reader = readers.whole(min(length + len(ids), context or length + len(ids)))
+        return Source(draft, reader, reader.prompt(ids, lambda: read(draft, text, ids)))
+
+    def _load(self, name: str) -> tuple[Model, Readers]:
+        with self._lock:
+            known = self._loaded.pop(name, None)
+            if known is None:
+                if self._allowed is not None and name not in self._allowed:
+                    near = did_you_mean(name, self._allowed)
+                    raise PlaygroundError(
+                        f"assistant_model is {name!r}; this server allows"
+                        f" {', '.join(self._allowed) or 'none'}{near}"
+                    )
+                model = models.load(name)
+                known = (model, self._readers_of(model))
+            self._keep(name, known)
+            return known
+
+    def _keep(self, name: str, known: tuple[Model, Readers]) -> None:
+        self._loaded[name] = known
+        while len(self._loaded) > KEPT:
+            self._loaded.popitem(last=False)
+
+    def _readers_of(self, model: Model) -> Readers:
+        # Logits of the target's width: models of one family pad their vocabularies differently.
+        width = self._model.module.config.get_text_config().vocab_size
+        return Readers(model.module, self._positions, width if self._alike(model) else None)
+
+    def _alike(self, draft: Model) -> bool:
+        return bool(draft.tokenizer.get_vocab() == self._model.tokenizer.get_vocab())
