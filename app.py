@@ -12,7 +12,7 @@ import sys
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
 
-from engine.models import DEFAULT
+from engine.models import DEFAULT, EMBEDDED
 from playground import Limits, Playground, PlaygroundError
 from playground.ui.loading import Loader
 from playground.ui.look import CSS, theme
@@ -32,7 +32,7 @@ def main() -> None:
     """Start loading the model and serve the page until interrupted."""
     flags = parser().parse_args()
     limits = Limits(**{name: getattr(flags, name) for name in _LIMITS})
-    loader = Loader(flags.model, lambda: _load(flags.model, limits))
+    loader = Loader(flags.model, lambda: _load(flags, limits))
     loader.start()
     build(loader, limits).queue(max_size=64).launch(
         server_name=flags.host,
@@ -59,6 +59,13 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--model", default=model, help="an embedded model, a Hub id or a folder")
     flags.add_argument("--host", default=host, help="the address to listen on")
     flags.add_argument("--port", type=int, default=port, help="the port to listen on")
+    drafts = _default("drafts", ",".join(EMBEDDED))
+    flags.add_argument("--drafts", default=drafts, help="draft models a run may name, with commas")
+    flags.add_argument(
+        "--allow-custom",
+        action="store_true",
+        help="let visitors run decoding code that lies on this machine; never where strangers ask",
+    )
     for name, words in _LIMITS.items():
         default = _default(name, getattr(Limits(), name))
         flags.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help=words)
@@ -75,10 +82,11 @@ def _host() -> str:
     return "0.0.0.0" if "SPACE_ID" in os.environ else "127.0.0.1"
 
 
-def _load(model: str, limits: Limits) -> Playground:
-    print(f"Loading the model {model} …", flush=True)
+def _load(flags: argparse.Namespace, limits: Limits) -> Playground:
+    print(f"Loading the model {flags.model} …", flush=True)
     try:
-        lab = Playground(model, limits=limits)
+        drafts = [name.strip() for name in flags.drafts.split(",") if name.strip()]
+        lab = Playground(flags.model, limits=limits, drafts=drafts, allow_custom=flags.allow_custom)
     except PlaygroundError as error:
         print(f"The model could not be loaded: {error}", file=sys.stderr, flush=True)
         raise

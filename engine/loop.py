@@ -80,9 +80,11 @@ def _tick(lives: Sequence[_Live]) -> None:
             _below(live.run, node, tokens, cell, places[node.reader][cell])
             for (node, *tokens), cell in zip(live.asks, cells[live], strict=True)
         ]
-        for reader, asked in Counter(node.reader for node in nodes).items():
-            live.run.charge(reader, asked)
-        _resume(live, nodes)
+        # To ask for a node one has costs nothing.
+        asked = Counter(node.reader for node, *tokens in live.asks if tokens)
+        for reader, count in asked.items():
+            live.run.charge(reader, count)
+        _resume(live, nodes, waited=not asked)
 
 
 def _below(run: Run, node: Node, tokens: Sequence[int], cell: Cell, place: Place) -> Node:
@@ -94,7 +96,7 @@ def _below(run: Run, node: Node, tokens: Sequence[int], cell: Cell, place: Place
     return Node(node.reader, cell, place, ids, step, tuple(untold))
 
 
-def _resume(live: _Live, nodes: list[Node] | None) -> None:
+def _resume(live: _Live, nodes: list[Node] | None, *, waited: bool = False) -> None:
     """Let a strategy decide and ask again. What goes wrong in it ends this run alone."""
     try:
         live.asks = list(next(live.decoding) if nodes is None else live.decoding.send(nodes))
@@ -108,7 +110,7 @@ def _resume(live: _Live, nodes: list[Node] | None) -> None:
         # As text: a kept traceback would keep the nodes in its frames, and their branches.
         log.error("a strategy failed\n%s", traceback.format_exc())
         _break_off(live, Stop("error"), f"{type(error).__name__}: {error}")
-    live.run.recorder.settle()
+    live.run.recorder.settle(waited=waited)
 
 
 def _break_off(live: _Live, stop: Stop, error: str | None = None) -> None:

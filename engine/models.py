@@ -10,7 +10,6 @@ import importlib
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +17,13 @@ from typing import Any, NamedTuple
 import torch
 import transformers
 from huggingface_hub import errors as hub
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from engine import embedded
 from engine.embedded_smollm2 import SMOLLM2
 from engine.embedded_stories15m import STORIES15M
 from engine.errors import PlaygroundError, did_you_mean
+from engine.model import Model
 
 DEFAULT = "smollm2"
 EMBEDDED: dict[str, Callable[..., Path]] = {
@@ -39,39 +39,6 @@ _MEANINGS = {
     "Unrecognized configuration class": "it is not a model that generates text",
     "can't allocate memory": "it does not fit into memory",
 }
-
-
-@dataclass(frozen=True)
-class Model:
-    """A language model ready for use, and the tokenizer it was trained with."""
-
-    name: str
-    module: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-
-    @property
-    def device(self) -> torch.device:
-        """Where the token ids go in."""
-        return self.module.device
-
-    @property
-    def is_encoder_decoder(self) -> bool:
-        """Whether the prompt is read by an encoder of its own."""
-        return bool(self.module.config.is_encoder_decoder)
-
-    def generate(self, **arguments: Any) -> Any:
-        """Call transformers' own `generate`."""
-        generate: Any = self.module.generate
-        return generate(**arguments)
-
-    @property
-    def context_length(self) -> int | None:
-        """How many tokens fit, or None where nothing limits or declares it."""
-        config = self.module.config.get_text_config(decoder=True)
-        if hasattr(config, "relative_attention_num_buckets"):  # T5 may declare a length it has not
-            return None
-        keys = ("max_position_embeddings", "n_positions", "max_seq_len")
-        return next((int(n) for n in (getattr(config, key, None) for key in keys) if n), None)
 
 
 class _Source(NamedTuple):

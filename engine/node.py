@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.backend import Place
-from engine.models import Model
+from engine.model import Model
 from engine.prompt import Prompt
 from engine.reader import Reader
 from engine.trie import Cell
@@ -53,5 +53,6 @@ class Source:
         """Where the prompt ends, once it is evaluated."""
         assert self.prompt.root is not None, "begin comes before root"
         cell, place = self.prompt.root
-        ids = torch.tensor(self.prompt.start, device=place.reading.logits.device)
+        tokens = [*self.prompt.padding, *self.prompt.start]
+        ids = torch.tensor(tokens, device=place.reading.logits.device)
         return Node(self.reader, cell, place, ids)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from transformers import (
 )
 
 from engine.errors import PlaygroundError
-from engine.models import Model
+from engine.model import Model
 from engine.prompt import Prompt
 
 
@@ -38,6 +38,7 @@ class Prepared:
     processors: list[LogitsProcessor]
     criteria: list[StoppingCriteria]
     config: GenerationConfig
+    again: Callable[..., Any] | None = None  # makes the same call, for another `generate`
 
 
 def prepare(model: Model, prompt: Prompt, settings: Mapping[str, Any]) -> Prepared:
@@ -50,7 +51,18 @@ def prepare(model: Model, prompt: Prompt, settings: Mapping[str, Any]) -> Prepar
     with _refusals_as_errors():
         prepared = model.generate(**inputs, **arguments, custom_generate=_capture)
     assert isinstance(prepared, Prepared)
-    return prepared
+
+    def again(
+        generate: Callable[..., Any], further: Sequence[LogitsProcessor] = (), **changes: Any
+    ) -> Any:
+        fresh: dict[str, Any] = {}
+        if prompt.context is not None:
+            fresh["encoder_outputs"] = prompt.context.outputs()
+        processors = LogitsProcessorList([*arguments["logits_processor"], *further])
+        fresh["logits_processor"] = processors
+        return generate(**{**inputs, **arguments, **fresh, **changes})
+
+    return replace(prepared, again=again)
 
 
 def _capture(

@@ -15,7 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from engine.backend import Place
 from engine.errors import PlaygroundError
-from engine.models import Model
+from engine.model import Model
 from engine.trie import Cell
 
 Chat = Sequence[Mapping[str, str]]
@@ -42,6 +42,7 @@ class Prompt:
     ids: list[int]  # what the model reads
     start: list[int]  # what decoding begins with: the prompt itself, or a decoder's start token
     context: Encoded | None = None
+    padding: Sequence[int] = ()  # before the start, for those who count tokens; no model reads it
     root: tuple[Cell, Place] | None = None  # where it ends in the trie, once evaluated
 
 

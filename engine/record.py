@@ -45,7 +45,12 @@ class Recorder:
         self._ending: tuple[tuple[Sequence, ...], Stop, str | None] | None = None
 
     def step(
-        self, parent: int | None, token: int, seen: Observed, event: str, notes: Mapping[str, Any]
+        self,
+        parent: int | None,
+        token: int,
+        seen: Observed | None,
+        event: str,
+        notes: Mapping[str, Any],
     ) -> int:
         """Tell of one token; a place told of before keeps its number and gets the new story."""
         id = self._at.setdefault((parent, token), len(self._steps))
@@ -60,10 +65,10 @@ class Recorder:
                 token=self._speller.token(token),
                 text=text,
                 event=event,
-                raw=seen.raw,
-                final=seen.final,
-                rank=seen.rank,
-                distribution=seen.distribution,
+                raw=seen.raw if seen else None,
+                final=seen.final if seen else None,
+                rank=seen.rank if seen else None,
+                distribution=seen.distribution if seen else None,
                 notes=notes,
             )
         )
@@ -82,8 +87,10 @@ class Recorder:
         passes, before, drafts = self._cost
         self._cost = (passes + forward_passes, before + nodes, drafts + draft_passes)
 
-    def settle(self) -> None:
-        """Close the tick under way."""
+    def settle(self, *, waited: bool = False) -> None:
+        """Close the tick under way; one that was only waited through goes into the next."""
+        if waited and not self._changed and self._ending is None:
+            return
         now = time.perf_counter()
         passes, nodes, drafts = self._cost
         ms = round((now - self._clock) * 1000, 3)
@@ -102,6 +109,12 @@ class Recorder:
         """End where the run is; the texts shown last are what it returns."""
         shown = tuple(self._sequence(tip, None, stop) for tip in self._tips)
         self._ending = (shown, stop, error)
+
+    def texts(self) -> list[list[int]]:
+        """The new tokens of every text that may be returned: those shown, the leading one first,
+        then those that have ended."""
+        ended = (step.id for step in self._steps if step.event == "finished")
+        return [[step.token.id for step in self._path(tip)] for tip in (*self._tips, *ended)]
 
     def news(self) -> tuple[tuple[Step, ...], int | None]:
         """The steps new or changed since the last call, and the last step of the leading text."""
@@ -132,12 +145,7 @@ class Recorder:
         self._changed[step.id] = None
 
     def _sequence(self, tip: int, score: float | None, stop: Stop) -> Sequence:
-        path = []
-        at: int | None = tip
-        while at is not None:
-            path.append(self._steps[at])
-            at = path[-1].parent
-        path.reverse()
+        path = self._path(tip)
         ids = tuple(step.token.id for step in path)
         return Sequence(
             token_ids=ids,
@@ -146,3 +154,12 @@ class Recorder:
             stop=stop,
             score=score,
         )
+
+    def _path(self, tip: int) -> list[Step]:
+        """The steps from the prompt to a step, first token first."""
+        path = []
+        at: int | None = tip
+        while at is not None:
+            path.append(self._steps[at])
+            at = path[-1].parent
+        return path[::-1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial, wraps
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from engine.record import Recorder
 from engine.stopping import StopRules
 from engine.tokens import Speller
 from engine.trace import Stop
+from engine.witness import Sighting, Witness
 
 __all__ = ["Node", "Pick", "Run"]
 
@@ -50,7 +51,7 @@ class Run:
         prepared: Prepared,
         recorder: Recorder,
         speller: Speller,
-        seed: int,
+        seed: int | torch.Generator,
         model_calls: Callable[[], int],
         drafts: Source | None = None,
     ) -> None:
@@ -58,6 +59,7 @@ class Run:
         self.recorder = recorder
         self._source = source
         self._drafts = drafts
+        self._again = prepared.again
         self._processors = prepared.processors
         self._rules = StopRules(prepared.criteria, len(source.prompt.start), speller)
         self._speller = speller
@@ -82,6 +84,8 @@ class Run:
     @cached_property
     def generator(self) -> torch.Generator:
         """The run's own random numbers: on a CPU, those `generate` draws after `set_seed`."""
+        if isinstance(self._seed, torch.Generator):
+            return self._seed
         return torch.Generator(self.root.ids.device).manual_seed(self._seed)
 
     @property
@@ -213,6 +217,50 @@ class Run:
     def choose(self, node: Node, token: int, event: str = "chosen", **notes: Any) -> int:
         """Tell the trace of one token; gives its step."""
         return self.record([Pick(node, token, event, notes)])[0]
+
+    def watch(self, decode: Callable[..., Any], arguments: Mapping[str, Any]) -> Witness:
+        """Somebody's decoding code on this run's call, as transformers prepares it for a
+        ``custom_generate`` callable; not started yet."""
+
+        def call(witness: Witness) -> Any:
+            @wraps(decode)
+            def watched(*args: Any, logits_processor: Any, **kwargs: Any) -> Any:
+                return decode(*args, logits_processor=witness.watched(logits_processor), **kwargs)
+
+            assert self._again is not None, "a run of its own has a call of its own"
+            return self._again(self._source.model.generate, custom_generate=watched, **arguments)
+
+        return Witness(self._source.model.module, call)
+
+    def watch_raw(self, generate: Callable[..., Any], arguments: Mapping[str, Any]) -> Witness:
+        """The same for code that wants what `generate` itself was given."""
+
+        def call(witness: Witness) -> Any:
+            assert self._again is not None, "a run of its own has a call of its own"
+            on_model = partial(generate, model=self._source.model.module)
+            return self._again(on_model, further=[witness.eye()], **arguments)
+
+        return Witness(self._source.model.module, call)
+
+    def tell(self, parent: int | None, token: int, sighting: Sighting | None) -> int:
+        """Tell the trace of a token that was taken elsewhere, as far as it was seen; gives its
+        step."""
+        if sighting is None:
+            return self.recorder.step(parent, token, None, "chosen", {"captured": "nothing"})
+        logits, stages = sighting.logits, list(sighting.stages)
+        captured = ["model"] * (logits is not None) + ["processors"] * bool(stages)
+        if logits is None:
+            logits = stages[0].scores
+        if stages and torch.allclose(stages[0].scores.softmax(-1), logits.softmax(-1), atol=1e-6):
+            stages.pop(0)  # the code gave the processors what the model had given it
+        [seen] = observe(Reading.of(logits), stages, [(0, token)], self._speller)
+        notes = {"captured": " and ".join(captured)}
+        return self.recorder.step(parent, token, seen, "chosen", notes)
+
+    def ended(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
+        """For each list of new tokens, the rule that ends the text there, if any."""
+        rows = [torch.cat([self.root.ids, self.root.ids.new_tensor(text)]) for text in texts]
+        return [stop for row in rows for stop in self._rules.check(row[None])]
 
     def show(self, tips: Iterable[int]) -> None:
         """Say which texts to show now, by their last steps, the leading one first."""

@@ -17,7 +17,7 @@ from engine.run import Run
 from engine.settings import SHARED, Setting, settings_of
 
 Decoding = Generator[Sequence[Ask], list[Node], None]
-__all__ = ["Ask", "Decoding", "Strategy", "find", "registered", "strategy"]
+__all__ = ["Ask", "Decoding", "Strategy", "find", "registered", "registration", "strategy"]
 
 Decode = Callable[[Run, Any], Decoding]
 
@@ -34,6 +34,7 @@ class Strategy:
     fixed: dict[str, Any]
     decoder_only: bool = False  # it cannot decode behind an encoder
     drafts: bool = False  # it has tokens judged that may be thrown away
+    foreign: bool = False  # it runs code that comes with its settings
 
     @property
     def description(self) -> str:
@@ -66,6 +67,7 @@ def strategy(
     params: type,
     decoder_only: bool = False,
     drafts: bool = False,
+    foreign: bool = False,
     **fixed: Any,
 ) -> Callable[[Decode], Decode]:
     """Register a decoding generator under ``id``; people are shown strategies by ``order``."""
@@ -73,10 +75,15 @@ def strategy(
     def register(decode: Decode) -> Decode:
         if id in _REGISTER:
             raise ValueError(f"two strategies are called {id!r}")
-        _REGISTER[id] = Strategy(id, order, params, decode, fixed, decoder_only, drafts)
+        _REGISTER[id] = Strategy(id, order, params, decode, fixed, decoder_only, drafts, foreign)
         return decode
 
     return register
+
+
+def registration(decode: Decode) -> Strategy:
+    """What a decoding generator was registered as."""
+    return next(found for found in _REGISTER.values() if found.decode is decode)
 
 
 def registered() -> dict[str, Strategy]:

@@ -62,6 +62,21 @@ class Speller:
         return text
 
 
+class Numbers(Speller):
+    """Writes tokens by their ids, where there is no tokenizer."""
+
+    def __init__(self) -> None:
+        self.token = lru_cache(maxsize=None)(self._token)
+        self.add = lru_cache(maxsize=None)(self._add)
+
+    def text(self, ids: Sequence[int], *, fresh: bool = False) -> str:
+        """The ids, apart."""
+        return "".join(f" {id}" for id in ids)
+
+    def _token(self, id: int) -> Token:
+        return Token(id, f" {id}")
+
+
 def _bytes(piece: str) -> bytes:
     """The bytes a vocabulary entry stands for, in either of the two ways they are written."""
     if match := re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", piece):

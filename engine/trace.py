@@ -13,6 +13,7 @@ back; it refuses to draw itself and never holds a vocabulary row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,9 @@ class Step:
     strategy used it (None: a processor had cut it). ``rank`` counts from 1 in the model's own
     order. ``text`` is what the token adds to its path: empty while a character is still
     incomplete. ``notes`` hold the numbers only this strategy knows.
+
+    A decoding of somebody's own may take tokens in ways that cannot be seen: then there is no
+    ``distribution``, nor a ``raw`` and a ``rank``.
     """
 
     id: int
@@ -82,11 +86,21 @@ class Step:
     token: Token
     text: str
     event: str
-    raw: float
+    raw: float | None
     final: float | None
-    rank: int
-    distribution: Distribution
+    rank: int | None
+    distribution: Distribution | None
     notes: Mapping[str, Any]
+
+    @property
+    def probability(self) -> float | None:
+        """What the model gave the token."""
+        return None if self.raw is None else math.exp(self.raw)
+
+    @property
+    def used(self) -> float | None:
+        """The probability the token finally had; None where it was cut or nobody saw."""
+        return None if self.final is None else math.exp(self.final)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class _Writer:
             step.raw,
             step.final,
             step.rank,
-            self._distribution(step.distribution),
+            None if step.distribution is None else self._distribution(step.distribution),
             dict(step.notes),
         ]
 
@@ -151,7 +151,7 @@ def _step(
         raw=raw,
         final=final,
         rank=rank,
-        distribution=distributions[distribution],
+        distribution=None if distribution is None else distributions[distribution],
         notes=notes,
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 from transformers import WatermarkDetector, WatermarkingConfig
 
 from engine.errors import PlaygroundError, did_you_mean
-from engine.models import Model
+from engine.model import Model
 
 SCHEMES = ("lefthash", "selfhash")
 

@@ -1,4 +1,4 @@
-"""The command line: ``python -m playground compare | strategies | detect``.
+"""The command line: ``python -m playground compare | strategies | detect | recipe``.
 
 Knows arguments, files and streams. Data goes to standard output, progress to standard error; what
 a person may read comes as one line and exit status 2.
@@ -42,7 +42,7 @@ def _compare(options: argparse.Namespace) -> None:
     choices = [_choice(text) for text in options.run or ["greedy"]]
     shared = dict(_assignment(text) for text in options.set)
     shared |= {"max_new_tokens": options.max_new_tokens, "seed": options.seed}
-    lab = Playground(options.model)
+    lab = Playground(options.model, allow_custom=options.allow_custom)
     prompt = [{"role": "user", "content": options.prompt}] if options.chat else options.prompt
     traces = _run(lab, prompt, choices, shared)
     if options.json:
@@ -109,6 +109,14 @@ def _detect(options: argparse.Namespace) -> None:
     print(json.dumps(found.to_dict()))
 
 
+def _recipe(options: argparse.Namespace) -> None:
+    """Write a strategy as a folder that transformers loads by itself."""
+    from playground.recipe import write
+
+    for path in write(options.strategy, Path(options.folder)):
+        print(path)
+
+
 def _choice(text: str) -> Choice:
     """'beam_search:num_beams=5,length_penalty=0.8' as a strategy with its settings."""
     name, _, rest = text.partition(":")
@@ -153,6 +161,9 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--chat", action="store_true", help="use the model's chat template")
     compare.add_argument("--max-new-tokens", type=int, default=SHARED["max_new_tokens"].default)
     compare.add_argument("--seed", type=int, default=SHARED["seed"].default)
+    compare.add_argument(
+        "--allow-custom", action="store_true", help="let the strategy custom run the code it names"
+    )
     compare.add_argument("--json", metavar="FILE", help="write the traces; - is standard output")
     compare.add_argument("--html", metavar="FILE", help="write one self-contained page")
 
@@ -162,6 +173,11 @@ def _parser() -> argparse.ArgumentParser:
     detect = commands.add_parser("detect", help="look for a watermark in standard input")
     detect.set_defaults(command=_detect)
     detect.add_argument("--scheme", default="lefthash", help=" or ".join(watermark.SCHEMES))
+
+    recipe = commands.add_parser("recipe", help="write a strategy as a custom_generate folder")
+    recipe.set_defaults(command=_recipe)
+    recipe.add_argument("strategy", metavar="STRATEGY")
+    recipe.add_argument("folder", metavar="FOLDER")
 
     for command in (compare, detect):
         command.add_argument("--model", default=models.DEFAULT, help="a name, folder or Hub id")

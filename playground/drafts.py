@@ -13,7 +13,7 @@ from typing import Any
 
 from engine import models
 from engine.errors import PlaygroundError, did_you_mean
-from engine.models import Model
+from engine.model import Model
 from engine.node import Source
 from engine.prompt import read
 from engine.readers import Readers

@@ -21,7 +21,7 @@ from transformers import (
 import strategies
 from engine import loop, models
 from engine.errors import PlaygroundError
-from engine.models import Model
+from engine.model import Model
 from engine.node import Source
 from engine.prepare import Prepared, prepare
 from engine.prompt import Chat, read, tokens_of
@@ -51,7 +51,8 @@ class Playground:
     """Compares decoding strategies on one model.
 
     ``model`` is an embedded model's name, a folder, a Hub id, or a loaded `Model`. ``drafts`` are
-    the names that runs may give for a draft model; without them, any.
+    the names that runs may give for a draft model; without them, any. Whoever lets strangers ask
+    sets ``allow_custom`` to False: else a run may name code to be run.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class Playground:
         *,
         limits: Limits | None = None,
         drafts: Collection[str] | None = None,
+        allow_custom: bool = True,
     ) -> None:
         self.limits = limits or Limits()
         self.model = models.load(model) if isinstance(model, str) else model
         self.speller = Speller(self.model.tokenizer)
         self._readers = Readers(self.model.module, self.limits.positions)
         self._drafts = Drafts(self.model, self._readers, self.limits.positions, drafts)
+        self._allow_custom = allow_custom
         self._calls = _CallCounter(self.model.module)
 
     def compare(self, prompt: str | Chat, choices: Sequence[Choice], **shared: Any) -> list[Trace]:
@@ -96,6 +99,11 @@ class Playground:
         source = Source(self.model, reader, known)
         runs = [self._run(source, request, length) for request in requests]
         return loop.stream(runs, stop.is_set if stop else lambda: False)
+
+    def offered(self) -> dict[str, Strategy]:
+        """The strategies that may be run here, by id."""
+        known = strategies.registered()
+        return {id: found for id, found in known.items() if self._allow_custom or not found.foreign}
 
     def defaults(self, strategy: str) -> dict[str, Any]:
         """The value each of a strategy's own settings has when it is not given."""
@@ -129,6 +137,8 @@ class Playground:
                 f"a strategy is given by its name, or as (name, settings), not as {choice!r}"
             ) from error
         found = strategies.find(id)
+        if found.foreign and not self._allow_custom:
+            raise PlaygroundError(f"{found.id} runs code of your own, which is not allowed here")
         if found.decoder_only and self.model.is_encoder_decoder:
             raise PlaygroundError(
                 f"{found.id} needs a decoder-only model; {self.model.name} is none"

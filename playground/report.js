@@ -24,6 +24,11 @@ function row(cell, texts, chosen = false) {
 
 function fill(step) {
   const name = element("p");
+  if (!step.seen) {
+    name.append(element("strong", step.token), ` ${step.event}`);
+    card.replaceChildren(name, element("p", "not captured: what it was chosen from could not be seen"));
+    return;
+  }
   name.append(element("strong", step.token), ` ${step.event}, rank ${step.rank} in the model's order`);
   const [before, after] = step.entropy.map((nats) => nats.toFixed(2));
   const table = element("table");

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import html
 import json
-import math
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -105,12 +104,13 @@ def _token(step: Step, at: int) -> _Markup:
     """A token as it reads in the text; one that adds no character of its own shows its name."""
     text, special = (step.text, "") if step.text else (step.token.text, " special")
     newline = _tag("i", class_="newline") + "\n"
-    probability = math.exp(step.raw)
+    probability = step.probability
+    tint = "unseen" if probability is None else f"p{bisect(_BOUNDS, probability)}"
     return _tag(
         "span",
         _Markup(html.escape(text).replace("\n", newline)),
-        class_=f"token p{bisect(_BOUNDS, probability)}{special}",
-        style=f"--p:{probability:.1%}",
+        class_=f"token {tint}{special}",
+        style=f"--p:{probability or 0:.1%}",
         data_step=str(at),
         role="button",
         tabindex="-1" if at else "0",
@@ -167,22 +167,27 @@ def _section(id: str, title: str, summary: str) -> _Markup:
 
 def _cards(steps: Sequence[Step], visible: Callable[[str], str]) -> list[dict[str, Any]]:
     """What the cards of the tokens show."""
-    return [
-        {
-            "token": visible(step.token.text),
-            "event": step.event,
-            "rank": step.rank,
-            "raw": math.exp(step.raw),
-            "final": None if step.final is None else math.exp(step.final),
-            "entropy": [step.distribution.raw_entropy, step.distribution.final_entropy],
-            "kept": step.distribution.kept,
-            "candidates": [
-                [visible(item.token.text), item.raw, item.final, item.token == step.token]
-                for item in step.distribution.candidates[:_CANDIDATES]
-            ],
-        }
-        for step in steps
-    ]
+    return [_card(step, visible) for step in steps]
+
+
+def _card(step: Step, visible: Callable[[str], str]) -> dict[str, Any]:
+    told = {"token": visible(step.token.text), "event": step.event}
+    given = step.distribution
+    if given is None:
+        return {**told, "seen": False}
+    return {
+        **told,
+        "seen": True,
+        "rank": step.rank,
+        "raw": step.probability,
+        "final": step.used,
+        "entropy": [given.raw_entropy, given.final_entropy],
+        "kept": given.kept,
+        "candidates": [
+            [visible(item.token.text), item.raw, item.final, item.token == step.token]
+            for item in given.candidates[:_CANDIDATES]
+        ],
+    }
 
 
 def _figures(figures: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.in_transformers import custom_generate
 from engine.run import Pick, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
@@ -65,6 +66,9 @@ def beam_search(run: Run, params: Beams) -> Decoding:
         return top.values, top.indices
 
     return search(run, params, best)
+
+
+generate = custom_generate(beam_search)
 
 
 def search(run: Run, params: Beams, draw: Draw) -> Decoding:

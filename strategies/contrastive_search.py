@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.in_transformers import custom_generate
 from engine.run import Node, Pick, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
@@ -57,6 +58,9 @@ def contrastive_search(run: Run, params: Params) -> Decoding:
             return run.finish([(step, None, stop)], stop)
         context = torch.cat([context, ahead[best : best + 1]])
         node = children[best]
+
+
+generate = custom_generate(contrastive_search)
 
 
 def _unit(states: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import PlaygroundError
+from engine.in_transformers import custom_generate
 from engine.run import Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
@@ -80,6 +81,9 @@ def dola(run: Run, params: Params) -> Decoding:
         if stop:
             return run.finish([(step, None, stop)], stop)
         [node] = yield [(node, token)]
+
+
+generate = custom_generate(dola)
 
 
 def candidate_layers(asked: str | list[int], last: int, tied: bool) -> list[int]:

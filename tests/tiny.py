@@ -31,7 +31,7 @@ from transformers import (
     set_seed,
 )
 
-from engine.models import Model
+from engine.model import Model
 from engine.trace import Trace
 
 SPECIAL = ["<pad>", "<s>", "</s>"]

@@ -18,13 +18,14 @@ LOST = frozenset({"pruned", "rejected"})
 
 
 class Point(NamedTuple):
-    """One step of a line; ``final`` is None where a processor had cut the token."""
+    """One step of a line; ``final`` is None where a processor had cut the token, everything where
+    nobody saw."""
 
     token: str
-    raw: float
+    raw: float | None
     final: float | None
-    rank: int
-    kept: int
+    rank: int | None
+    kept: int | None
     event: str
 
 
@@ -42,7 +43,7 @@ class Lines(NamedTuple):
     lines: tuple[Line, ...]
 
 
-Measure = Callable[[Step], tuple[float, float | None]]
+Measure = Callable[[Step], tuple[float | None, float | None]]
 Number = Callable[[float], str]
 
 
@@ -71,7 +72,8 @@ def best_path(trace: Trace) -> tuple[Step, ...]:
 
 def _point(step: Step, measure: Measure) -> Point:
     raw, final = measure(step)
-    return Point(step.token.text, raw, final, step.rank, step.distribution.kept, step.event)
+    kept = step.distribution.kept if step.distribution else None
+    return Point(step.token.text, raw, final, step.rank, kept, step.event)
 
 
 def drawn(info: Lines, title: str, y_title: str, number: Number) -> go.Figure:
@@ -88,6 +90,8 @@ def drawn(info: Lines, title: str, y_title: str, number: Number) -> go.Figure:
 
 
 def _changed(point: Point) -> bool:
+    if point.raw is None:
+        return False
     return point.final is None or not math.isclose(point.final, point.raw, abs_tol=1e-6)
 
 
@@ -134,13 +138,11 @@ def _final(line: Line, number: Number) -> go.Scatter:
 
 
 def _hover(point: Point, label: str, number: Number) -> str:
+    head = f"<b>{spelled(point.token)}</b>  {escape(point.event)}"
+    if point.raw is None:
+        return "<br>".join([head, "not captured", escape(label)])
     final = "cut" if point.final is None else number(point.final)
+    numbers = [f"model: {number(point.raw)}", f"as used: {final}"]
     return "<br>".join(
-        [
-            f"<b>{spelled(point.token)}</b>  {escape(point.event)}",
-            f"model: {number(point.raw)}",
-            f"as used: {final}",
-            f"rank {point.rank} · {point.kept:,} tokens kept",
-            escape(label),
-        ]
+        [head, *numbers, f"rank {point.rank} · {point.kept:,} tokens kept", escape(label)]
     )

@@ -6,7 +6,6 @@ a recorded parent, never a guess from sorted scores. Draws nothing.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -82,6 +81,6 @@ def _edge(step: Step, places: Mapping[int | None, Place], returned: bool) -> Edg
         child=step.id,
         start=places[step.parent],
         end=places[step.id],
-        width=1 + round(5 * math.exp(step.raw)),
+        width=1 + round(5 * (step.probability or 0.0)),
         kind="returned" if returned else "pruned" if step.event == "pruned" else "kept",
     )

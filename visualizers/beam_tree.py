@@ -6,7 +6,6 @@ the trace.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -146,7 +145,9 @@ def _hover(node: Node, event: str) -> str:
     step, notes = node.step, dict(node.step.notes)
     lines = [
         f"<b>{style.spelled(step.token.text)}</b>  {style.escape(event)}",
-        f"model: {style.percent(math.exp(step.raw))}, rank {step.rank}",
+        "not captured"
+        if step.probability is None
+        else f"model: {style.percent(step.probability)}, rank {step.rank}",
     ]
     for name, words in _SCORES.items():
         if isinstance(value := notes.pop(name, None), float | int):

@@ -33,8 +33,9 @@ def _info(traces: Sequence[Trace]) -> Lines:
     return measured(traces, _entropies)
 
 
-def _entropies(step: Step) -> tuple[float, float | None]:
-    return step.distribution.raw_entropy, step.distribution.final_entropy
+def _entropies(step: Step) -> tuple[float | None, float | None]:
+    given = step.distribution
+    return (given.raw_entropy, given.final_entropy) if given else (None, None)
 
 
 def _figure(info: Lines) -> go.Figure:

@@ -5,7 +5,6 @@ Knows log-probabilities of steps. Refuses to know how a strategy came to its cho
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
@@ -35,8 +34,8 @@ def _info(traces: Sequence[Trace]) -> Lines:
     return measured(traces, _probabilities)
 
 
-def _probabilities(step: Step) -> tuple[float, float | None]:
-    return math.exp(step.raw), None if step.final is None else math.exp(step.final)
+def _probabilities(step: Step) -> tuple[float | None, float | None]:
+    return step.probability, step.used
 
 
 def _figure(info: Lines) -> go.Figure:

@@ -61,7 +61,11 @@ function reveal(token) {
   const column = columnOf(token);
   const step = column.steps.get(Number(token.dataset.step));
   const distribution = column.distributions[step.at];
-  card.replaceChildren(table(step, distribution), facts(step, distribution));
+  card.replaceChildren(
+    ...(distribution
+      ? [table(step, distribution), facts(step, distribution)]
+      : [make("p", "facts", "Not captured: what the recipe chose this token from could not be seen.")]),
+  );
   card.hidden = false;
   token.setAttribute("aria-describedby", card.id);
   place();

@@ -18,7 +18,7 @@ from engine.settings import Limits, Setting
 from playground import Playground
 from playground.ui.controls import bind, control, shows
 from playground.ui.deck import Card, Deck
-from strategies import find, registered
+from strategies import find
 
 _FIRST = 3  # settings shown at once; the rest is folded
 
@@ -44,7 +44,7 @@ def _card(card: Card, count: int, lab: Playground, limits: Limits) -> DrawnCard:
     with gr.Column(min_width=230, variant="panel", elem_classes="card", key=("card", card.key)):
         with gr.Row(elem_classes="card-head", key=("head", card.key)):
             picker = gr.Dropdown(
-                [(_readable(id), id) for id in registered()],
+                [(_readable(id), id) for id in lab.offered()],
                 value=card.strategy,
                 label="strategy",
                 show_label=False,

@@ -111,14 +111,16 @@ class Column {
   }
 
   token(step) {
-    const token = make("span", "token " + rankClass(step.rank), step.text);
-    token.style.setProperty("--tint", viridis(step.raw));
+    const seen = step.raw !== null;
+    const token = make("span", "token " + (seen ? rankClass(step.rank) : "unseen"), step.text);
+    if (seen) token.style.setProperty("--tint", viridis(step.raw));
     token.dataset.step = step.id;
     token.tabIndex = -1;
     token.setAttribute("role", "option");
     token.setAttribute("aria-selected", "false");
     const name = step.text.trim() || visible(step.token);
-    token.setAttribute("aria-label", `${name}, ${percent(step.raw)}, rank ${step.rank}`);
+    const measure = seen ? `${percent(step.raw)}, rank ${step.rank}` : "not captured";
+    token.setAttribute("aria-label", `${name}, ${measure}`);
     if (!step.text) token.dataset.mark = visible(step.token); // an end token, or part of a character
     else if (step.text.includes("\n")) token.dataset.mark = "⏎";
     if (!calm.matches) token.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 150 });

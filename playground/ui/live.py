@@ -12,7 +12,6 @@ alone; the template is constant, because Gradio evaluates templates as scripts.
 from __future__ import annotations
 
 import json
-import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -126,10 +125,6 @@ class _Encoder:
         return True
 
     def _step(self, step: Step, news: list[dict[str, Any]]) -> dict[str, Any]:
-        key = id(step.distribution)
-        if key not in self._seen:
-            self._seen[key] = (len(self._seen), step.distribution)
-            news.append(_distribution(step.distribution))
         return {
             "id": step.id,
             "parent": step.parent,
@@ -137,11 +132,18 @@ class _Encoder:
             "token": step.token.text,
             "text": step.text,
             "event": step.event,
-            "raw": _short(math.exp(step.raw)),
-            "final": None if step.final is None else _short(math.exp(step.final)),
+            "raw": None if step.probability is None else _short(step.probability),
+            "final": None if step.used is None else _short(step.used),
             "rank": step.rank,
-            "at": self._seen[key][0],
+            "at": None if step.distribution is None else self._place(step.distribution, news),
         }
+
+    def _place(self, distribution: Distribution, news: list[dict[str, Any]]) -> int:
+        key = id(distribution)
+        if key not in self._seen:
+            self._seen[key] = (len(self._seen), distribution)
+            news.append(_distribution(distribution))
+        return self._seen[key][0]
 
 
 def _distribution(distribution: Distribution) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import torch
 from engine import embedded, models
 from engine.embedded_smollm2 import SMOLLM2
 from engine.errors import PlaygroundError
-from engine.models import Model
+from engine.model import Model
 
 REPOSITORY = Path(__file__).parents[2]
 GGUF = b"GGUF, or so it says"

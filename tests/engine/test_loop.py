@@ -11,7 +11,7 @@ import torch
 
 from engine import strategy as register
 from engine.errors import PlaygroundError
-from engine.models import Model
+from engine.model import Model
 from engine.plain import Plain
 from engine.run import Run
 from engine.strategy import Decoding

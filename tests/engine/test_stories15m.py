@@ -26,7 +26,7 @@ from engine import embedded, models
 from engine.embedded_fetch import Npm
 from engine.embedded_stories15m import SPACE, SPECIAL, STORIES15M
 from engine.errors import PlaygroundError
-from engine.models import Model
+from engine.model import Model
 
 DATA = b"a model and its vocabulary, or so it says"
 NAME, _, VERSION = STORIES15M.package.id.partition("@")

@@ -36,7 +36,7 @@ def lab():
             for name, declared in find(id).own_settings.items()
         }
 
-    return SimpleNamespace(defaults=defaults)
+    return SimpleNamespace(defaults=defaults, offered=registered)
 
 
 def on_a_page(draw):

@@ -26,7 +26,7 @@ from engine.trace import (
 from playground.ui.loading import Loader
 from playground.ui.look import CSS, theme
 from playground.ui.page import build
-from strategies import find
+from strategies import find, registered
 
 EVIL = '<img src=x onerror="window.evil = 1">${window.evil = 1}{{evil}}</script><script>evil'
 
@@ -107,6 +107,9 @@ class Lab:
 
     def __init__(self, gate=Path("/dev/null")):
         self._gate = gate
+
+    def offered(self):
+        return registered()
 
     def defaults(self, strategy):
         time.sleep(float(self._gate.read_text() or 0))

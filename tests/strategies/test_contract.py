@@ -1,8 +1,12 @@
 """What every strategy owes, whoever wrote it: a new file in `strategies/` is covered on arrival."""
 
+from typing import Any
+
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from engine.settings import Limits, Setting
 from engine.strategy import Strategy
@@ -14,6 +18,28 @@ from tests.tiny import tiny
 EVERY = pytest.mark.parametrize("id", registered())
 
 
+def best(
+    model: Any, input_ids: Tensor, logits_processor: Any, stopping_criteria: Any, **_: Any
+) -> Tensor:
+    """Greedy decoding as somebody might write it."""
+    while True:
+        scores = logits_processor(input_ids, model(input_ids).logits[:, -1])
+        input_ids = torch.cat([input_ids, scores.argmax(-1, keepdim=True)], dim=-1)
+        if stopping_criteria(input_ids, None).all():
+            return input_ids
+
+
+# What a strategy cannot do without.
+NEEDED = {
+    "custom": {"custom_generate": best},
+    "universal_speculative": {"assistant_model": "stories15m"},
+}
+
+
+def least(id: str) -> tuple[str, dict[str, Any]]:
+    return id, NEEDED.get(id, {})
+
+
 @pytest.fixture(scope="module")
 def lab() -> Playground:
     return Playground(tiny("llama"))
@@ -21,24 +47,24 @@ def lab() -> Playground:
 
 @EVERY
 def test_equal_seeds_leave_equal_traces(id: str, lab: Playground) -> None:
-    one, two = (lab.compare("same", [id], max_new_tokens=8, seed=9)[0] for _ in range(2))
+    one, two = (lab.compare("same", [least(id)], max_new_tokens=8, seed=9)[0] for _ in range(2))
     assert (one.steps, one.sequences, one.stop) == (two.steps, two.sequences, two.stop)
 
 
 @EVERY
 def test_it_stops_at_the_length_and_at_an_end_token(id: str, lab: Playground) -> None:
-    [long] = lab.compare("same", [id], max_new_tokens=7, suppress_tokens=[2])
+    [long] = lab.compare("same", [least(id)], max_new_tokens=7, suppress_tokens=[2])
     assert {len(sequence.token_ids) for sequence in long.sequences} == {7}
     assert all(sequence.stop.rule == "length" for sequence in long.sequences)
     end = long.sequences[0].token_ids[1]
-    [short] = lab.compare("same", [id], max_new_tokens=7, eos_token_id=[end])
+    [short] = lab.compare("same", [least(id)], max_new_tokens=7, eos_token_id=[end])
     ended = [s for s in short.sequences if s.stop.rule == "end_token"]
     assert all(sequence.token_ids[-1] == end for sequence in ended)
 
 
 @EVERY
 def test_one_token_is_enough(id: str, lab: Playground) -> None:
-    [trace] = lab.compare("same", [id], max_new_tokens=1)
+    [trace] = lab.compare("same", [least(id)], max_new_tokens=1)
     assert trace.error is None and len(trace.sequences[0].token_ids) == 1
     # The last token of a text is never evaluated, but by a strategy that looks one token ahead.
     assert trace.forward_passes <= 1 + (id == "contrastive_search")
@@ -46,7 +72,7 @@ def test_one_token_is_enough(id: str, lab: Playground) -> None:
 
 @EVERY
 def test_the_ledger_adds_up(id: str, lab: Playground) -> None:
-    [trace] = lab.compare("a prompt of its own for " + id, [id], max_new_tokens=9)
+    [trace] = lab.compare("a prompt of its own for " + id, [least(id)], max_new_tokens=9)
     assert trace.forward_passes == sum(tick.forward_passes for tick in trace.ticks)
     assert trace.nodes == sum(tick.nodes for tick in trace.ticks)
     assert max(step.tick for step in trace.steps) == len(trace.ticks) - 1
@@ -55,7 +81,7 @@ def test_the_ledger_adds_up(id: str, lab: Playground) -> None:
 
 @EVERY
 def test_what_steps_add_makes_up_the_text(id: str, lab: Playground) -> None:
-    [trace] = lab.compare("same", [id], max_new_tokens=12)
+    [trace] = lab.compare("same", [least(id)], max_new_tokens=12)
     for sequence in trace.sequences:
         added = "".join(trace.steps[step].text for step in sequence.steps)
         assert sequence.text.startswith(added)
@@ -85,7 +111,9 @@ def test_any_settings_give_a_valid_trace_or_a_refusal_that_names_one(
     names = data.draw(st.lists(st.sampled_from(sorted(own)), unique=True)) if own else []
     given_settings = {name: data.draw(drawn(own[name]), label=name) for name in names}
     try:
-        [trace] = lab.compare("any", [(id, given_settings)], max_new_tokens=4, seed=1)
+        [trace] = lab.compare(
+            "any", [(id, {**NEEDED.get(id, {}), **given_settings})], max_new_tokens=4, seed=1
+        )
     except PlaygroundError as refusal:
         assert any(name in str(refusal) for name in own)
         return
