@@ -114,7 +114,17 @@ def _watermark(fields: Mapping[str, Any]) -> WatermarkingConfig | SynthIDTextWat
 
 @contextmanager
 def _refusals_as_errors() -> Iterator[None]:
-    """What transformers refuses, a person may read; what it merely remarks on stays quiet."""
+    """What transformers refuses, a person may read."""
+    try:
+        with quiet():
+            yield
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise PlaygroundError(f"transformers refuses these settings: {error}") from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep from people what transformers merely remarks on."""
     logger = logging.getLogger("transformers.generation")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -122,7 +132,5 @@ def _refusals_as_errors() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    except (ValueError, TypeError, NotImplementedError) as error:
-        raise PlaygroundError(f"transformers refuses these settings: {error}") from error
     finally:
         logger.setLevel(level)

@@ -1,4 +1,4 @@
-"""The command line: ``python -m playground compare | strategies | detect | recipe``.
+"""The command line: ``python -m playground compare | strategies | detect | config | recipe``.
 
 Knows arguments, files and streams. Data goes to standard output, progress to standard error; what
 a person may read comes as one line and exit status 2.
@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
+from transformers import GenerationConfig
 
 import strategies
 from engine import models, watermark
 from engine.errors import PlaygroundError
 from engine.settings import SHARED, Limits, Setting
 from engine.trace import Trace
+from playground import configs
 from playground.lab import Choice, Playground
 
 
@@ -39,9 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _compare(options: argparse.Namespace) -> None:
     """Run strategies side by side and print what they wrote."""
-    choices = [_choice(text) for text in options.run or ["greedy"]]
+    choices: list[Choice] = [_choice(text) for text in options.run]
+    choices += [configs.load(Path(file)) for file in options.config]
+    choices = choices or ["greedy"]
     shared = dict(_assignment(text) for text in options.set)
-    shared |= {"max_new_tokens": options.max_new_tokens, "seed": options.seed}
+    given = {"max_new_tokens": options.max_new_tokens, "seed": options.seed}
+    shared |= {name: value for name, value in given.items() if value is not None}
     lab = Playground(options.model, allow_custom=options.allow_custom)
     prompt = [{"role": "user", "content": options.prompt}] if options.chat else options.prompt
     traces = _run(lab, prompt, choices, shared)
@@ -61,7 +66,7 @@ def _run(
     """Compare with a bar that counts the tokens of every run's leading text."""
     traces: dict[int, Trace] = {}
     written = [0] * len(choices)
-    expected = len(choices) * (shared["max_new_tokens"] or 0)
+    expected = len(choices) * shared.get("max_new_tokens", SHARED["max_new_tokens"].default)
     with tqdm(total=expected, unit="token", disable=None, leave=False) as bar:
         for update in lab.stream(prompt, choices, **shared):
             depths = [step.tick + 1 for step in update.steps]
@@ -107,6 +112,30 @@ def _detect(options: argparse.Namespace) -> None:
     model = models.load(options.model)
     found = watermark.detect(model, sys.stdin.read(), scheme=options.scheme, **fields)
     print(json.dumps(found.to_dict()))
+
+
+def _config(options: argparse.Namespace) -> None:
+    """Show the model's own generation config and those of a folder, or write one there."""
+    lab = Playground(options.model)
+    own, folder = lab.model.module.generation_config, Path(options.folder or ".")
+    if options.save:
+        settings = dict(_assignment(text) for text in options.set)
+        config = lab.configuration(_choice(options.run), **settings)
+        path = folder / f"{options.save}.json"
+        configs.save(config, path)
+        print(f"# {path}\n{_changes(own, config)}")
+        return
+    print(f"# {lab.model.name}, its own\n{configs.as_json(own).rstrip()}")
+    for path in configs.files(folder) if options.folder else []:
+        config = configs.load(path)
+        strategy, _ = configs.choice(config, own, 0)
+        print(f"\n# {path}, {strategy}\n{_changes(own, config)}")
+
+
+def _changes(own: GenerationConfig, config: GenerationConfig) -> str:
+    changed = configs.changes(own, config).items()
+    lines = [f"{name}: {before!r} -> {after!r}" for name, (before, after) in changed]
+    return "\n".join(lines) or "nothing is changed"
 
 
 def _recipe(options: argparse.Namespace) -> None:
@@ -155,12 +184,21 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "--run",
         action="append",
+        default=[],
         metavar="STRATEGY[:NAME=VALUE,...]",
         help="a strategy and its settings (values are JSON); repeat it to compare several",
     )
+    compare.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a generation config to run; repeat it to compare several",
+    )
     compare.add_argument("--chat", action="store_true", help="use the model's chat template")
-    compare.add_argument("--max-new-tokens", type=int, default=SHARED["max_new_tokens"].default)
-    compare.add_argument("--seed", type=int, default=SHARED["seed"].default)
+    length, seed = SHARED["max_new_tokens"], SHARED["seed"]
+    compare.add_argument("--max-new-tokens", type=int, help=f"default {length.default}")
+    compare.add_argument("--seed", type=int, help=f"default {seed.default}")
     compare.add_argument(
         "--allow-custom", action="store_true", help="let the strategy custom run the code it names"
     )
@@ -179,7 +217,15 @@ def _parser() -> argparse.ArgumentParser:
     recipe.add_argument("strategy", metavar="STRATEGY")
     recipe.add_argument("folder", metavar="FOLDER")
 
-    for command in (compare, detect):
+    config = commands.add_parser(
+        "config", help="show generation configs beside the model's own, or save one"
+    )
+    config.set_defaults(command=_config)
+    config.add_argument("folder", metavar="FOLDER", nargs="?", help="where they lie")
+    config.add_argument("--save", metavar="NAME", help="write a run's config as NAME.json there")
+    config.add_argument("--run", default="greedy", metavar="STRATEGY[:NAME=VALUE,...]")
+
+    for command in (compare, detect, config):
         command.add_argument("--model", default=models.DEFAULT, help="a name, folder or Hub id")
         command.add_argument(
             "--set", action="append", default=[], metavar="NAME=VALUE", help="a further setting"

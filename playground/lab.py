@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from transformers import (
+    GenerationConfig,
     SynthIDTextWatermarkLogitsProcessor,
     UnbatchedClassifierFreeGuidanceLogitsProcessor,
 )
@@ -33,9 +34,11 @@ from engine.strategy import Decoding, Strategy
 from engine.tokens import Speller
 from engine.trace import Trace, Update
 from engine.words import Words
+from playground import configs
 from playground.drafts import Drafts
 
-Choice = str | tuple[str, Mapping[str, Any]]  # a strategy, or one with settings of its own
+# A strategy, one with settings of its own, or a config that says which one.
+Choice = str | tuple[str, Mapping[str, Any]] | GenerationConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +92,8 @@ class Playground:
         Setting ``stop`` ends every run within one tick, with the trace so far; closing the
         iterator does too, without a word. Bad input raises before anything runs.
         """
-        requests = self._requests(choices, shared)
         text, ids = self._tokens(prompt)
+        requests = self._requests(choices, shared, len(ids))
         longest = max(request.settings["max_new_tokens"] for request in requests)
         self._check_length(len(ids), longest)
         length = len(ids) + longest
@@ -117,7 +120,15 @@ class Playground:
             values[name] = inherited if setting.default is None else setting.default
         return values
 
-    def _requests(self, choices: Sequence[Choice], shared: Mapping[str, Any]) -> list[Request]:
+    def configuration(self, choice: Choice, **shared: Any) -> GenerationConfig:
+        """The generation config a run would have: the model's own, changed by its settings."""
+        request = self._request(choice, shared, 0)
+        own = self.model.module.generation_config
+        return configs.configured(own, request.strategy, request.settings)
+
+    def _requests(
+        self, choices: Sequence[Choice], shared: Mapping[str, Any], started: int
+    ) -> list[Request]:
         if not choices:
             known = ", ".join(strategies.registered())
             raise PlaygroundError(f"there is no strategy to run; choose some of {known}")
@@ -125,10 +136,14 @@ class Playground:
             raise PlaygroundError(
                 f"{len(choices)} strategies; at most {self.limits.strategies} run side by side"
             )
-        return [self._request(choice, shared) for choice in choices]
+        return [self._request(choice, shared, started) for choice in choices]
 
-    def _request(self, choice: Choice, shared: Mapping[str, Any]) -> Request:
+    def _request(self, choice: Choice, shared: Mapping[str, Any], started: int) -> Request:
         """Check one strategy's settings and let words become tokens."""
+        if isinstance(choice, GenerationConfig):
+            start = 1 if self.model.is_encoder_decoder else started
+            id, asked = configs.choice(choice, self.model.module.generation_config, start)
+            choice = (id, {**asked, **shared})  # as in `generate`, arguments overrule a config
         try:
             id, own = (choice, {}) if isinstance(choice, str) else choice
             given = {**shared, **own}
@@ -162,7 +177,7 @@ class Playground:
         params = _params(found, prepared, settings)
         heading = Heading(
             strategy=found.id,
-            settings=_told({**settings, **dataclasses.asdict(params)}),
+            settings=_told({**settings, **vars(params)}),
             seed=request.seed,
             model=self.model.name,
             prompt=prompt.text,
