@@ -5,9 +5,11 @@ Knows the green-list schemes. Refuses to judge a text that is too short to say a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
 from transformers import WatermarkDetector, WatermarkingConfig
 
 from engine.errors import PlaygroundError, did_you_mean
@@ -35,14 +37,17 @@ class Detection:
 
 def detect(
     model: Model,
-    text: str,
+    text: str | Sequence[int],
     *,
     scheme: str = "lefthash",
     z_threshold: float = 3.0,
     ignore_repeated: bool = False,
     **fields: Any,
 ) -> Detection:
-    """Look for a green-list watermark in a text; ``fields`` are those of `WatermarkingConfig`."""
+    """Look for a green-list watermark in a text, or in the tokens it was written in.
+
+    ``fields`` are those of `WatermarkingConfig`.
+    """
     if scheme not in SCHEMES:
         known = " or ".join(SCHEMES)
         raise PlaygroundError(f"unknown scheme {scheme!r}{did_you_mean(scheme, SCHEMES)}; {known}")
@@ -51,7 +56,9 @@ def detect(
         config.validate()
     except (TypeError, ValueError) as error:
         raise PlaygroundError(f"this is no watermark: {error}") from error
-    ids = model.tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
+    if isinstance(text, str):
+        text = model.tokenizer(text, add_special_tokens=False).input_ids
+    ids: Any = torch.tensor([list(text)], dtype=torch.long)
     if ids.shape[1] <= config.context_width:
         raise PlaygroundError(
             f"a text of {ids.shape[1]} tokens is too short to say; this scheme scores a token by"

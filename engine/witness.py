@@ -49,7 +49,7 @@ class Witness:
         self._logits: OrderedDict[Text, Tensor] = OrderedDict()  # not yet asked processors about
         self._texts: dict[int, list[Text]] = {}  # what each cache holds, row by row
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread = threading.Thread(target=self._work, name="recipe", daemon=True)
         self.passes = 0
         self.tokens = 0
         self.result: Any = None
