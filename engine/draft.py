@@ -36,7 +36,10 @@ class Draft:
         self._held = list(nodes)
 
     def room(self, text: Sequence[int]) -> int:
-        """How many more tokens the draft model can attend to."""
+        """How many more tokens the draft model can attend to: none behind a token it has not."""
+        known = self._model.module.config.get_text_config(decoder=True).vocab_size
+        if max(text, default=0) >= known:  # one of those that only pad the target's vocabulary
+            return 0
         return (self._model.context_length or sys.maxsize) - len(text)
 
     def ends(self, token: int) -> bool:

@@ -89,11 +89,11 @@ def _tick(lives: Sequence[_Live]) -> None:
 
 def _below(run: Run, node: Node, tokens: Sequence[int], cell: Cell, place: Place) -> Node:
     step, untold = node.step, [*node.untold, *tokens]
-    while untold and (told := run.recorder.step_at(step, untold[0])) is not None:
+    while untold and (told := run.recorder.step_at(step, untold[0], node.tree)) is not None:
         step = told
         untold.pop(0)
     ids = torch.cat([node.ids, node.ids.new_tensor(tokens)])
-    return Node(node.reader, cell, place, ids, step, tuple(untold))
+    return Node(node.reader, cell, place, ids, step, tuple(untold), node.tree)
 
 
 def _resume(live: _Live, nodes: list[Node] | None, *, waited: bool = False) -> None:

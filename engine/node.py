@@ -30,6 +30,7 @@ class Node:
     ids: Tensor  # (length,) the tokens from the start of the prompt to here
     step: int | None = None  # the run's last step on the way here; None at the root
     untold: tuple[int, ...] = ()  # the tokens after that step, not told of when they were asked for
+    tree: int = 0  # which of the run's trees it grows in; each tells of the same text as its own
 
     def padded(self, token: int) -> Node:
         """The same place one token longer: what an ended row looks like to processors."""

@@ -48,7 +48,7 @@ def prepare(model: Model, prompt: Prompt, settings: Mapping[str, Any]) -> Prepar
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
     if prompt.context is not None:
         inputs["encoder_outputs"] = prompt.context.outputs()
-    with _refusals_as_errors():
+    with _refusals_as_errors(settings):
         prepared = model.generate(**inputs, **arguments, custom_generate=_capture)
     assert isinstance(prepared, Prepared)
 
@@ -97,7 +97,7 @@ def _arguments(model: Model, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(value: Any) -> list[str]:
-    texts = [value] if isinstance(value, str) else list(value)
+    texts = list(value) if isinstance(value, list | tuple) else [value]
     if not all(isinstance(text, str) and text for text in texts):
         raise PlaygroundError(f"stop_strings takes texts that are not empty, not {value!r}")
     return texts
@@ -113,13 +113,15 @@ def _watermark(fields: Mapping[str, Any]) -> WatermarkingConfig | SynthIDTextWat
 
 
 @contextmanager
-def _refusals_as_errors() -> Iterator[None]:
-    """What transformers refuses, a person may read."""
+def _refusals_as_errors(settings: Mapping[str, Any]) -> Iterator[None]:
+    """What transformers refuses, a person may read; its words need not say which setting."""
     try:
         with quiet():
             yield
-    except (ValueError, TypeError, NotImplementedError) as error:
-        raise PlaygroundError(f"transformers refuses these settings: {error}") from error
+    except (ValueError, TypeError, NotImplementedError, AttributeError, LookupError) as error:
+        named = any(name in str(error) for name in settings)
+        which = "" if named else f" ({', '.join(settings)})"
+        raise PlaygroundError(f"transformers refuses these settings{which}: {error}") from error
 
 
 @contextmanager

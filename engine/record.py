@@ -35,7 +35,7 @@ class Recorder:
         self._speller = speller
         self._fresh = fresh  # nothing stands before the first token (an encoder-decoder's text)
         self._steps: list[Step] = []
-        self._at: dict[tuple[int | None, int], int] = {}  # (parent step, token) -> step
+        self._at: dict[tuple[int, int | None, int], int] = {}  # (tree, parent step, token) -> step
         self._unspelled: dict[int | None, tuple[int, ...]] = {None: ()}
         self._changed: dict[int, None] = {}
         self._tips: list[int] = []
@@ -51,9 +51,10 @@ class Recorder:
         seen: Observed | None,
         event: str,
         notes: Mapping[str, Any],
+        tree: int = 0,
     ) -> int:
         """Tell of one token; a place told of before keeps its number and gets the new story."""
-        id = self._at.setdefault((parent, token), len(self._steps))
+        id = self._at.setdefault((tree, parent, token), len(self._steps))
         fresh = self._fresh and parent is None
         text, unspelled = self._speller.add(self._unspelled[parent], token, fresh=fresh)
         self._unspelled[id] = unspelled
@@ -74,9 +75,9 @@ class Recorder:
         )
         return id
 
-    def step_at(self, parent: int | None, token: int) -> int | None:
+    def step_at(self, parent: int | None, token: int, tree: int = 0) -> int | None:
         """The step told of at a place, if there is one."""
-        return self._at.get((parent, token))
+        return self._at.get((tree, parent, token))
 
     def show(self, tips: Iterable[int]) -> None:
         """Note which texts to show now, by their last steps, the leading one first."""

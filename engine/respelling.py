@@ -7,11 +7,19 @@ Heterogeneous Vocabularies". Knows two tokenizers. Refuses to know models.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import SequenceMatcher
+from functools import lru_cache
 
 from transformers import PreTrainedTokenizerBase
 
-WINDOW = 10  # draft tokens before the new ones that are spelled along, to find where those begin
+from engine.tokens import BROKEN
+
+WINDOW = 10  # tokens before the new ones that are spelled along: no token is longer than that
+
+
+@lru_cache(maxsize=8)  # a vocabulary takes tens of milliseconds to read
+def alike(one: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> bool:
+    """Whether two tokenizers have the same tokens, so that there is nothing to spell anew."""
+    return one is other or bool(one.get_vocab() == other.get_vocab())
 
 
 class Respelling:
@@ -20,8 +28,7 @@ class Respelling:
     def __init__(self, target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase) -> None:
         self._target = target
         self._draft = draft
-        # Without a vocabulary there is nothing to spell: such models share their tokens.
-        self.needed = target is not draft and target.get_vocab() != draft.get_vocab()
+        self.needed = not alike(target, draft)
 
     def to_draft(self, ids: Sequence[int]) -> list[int]:
         """A whole text as the draft model reads it."""
@@ -30,19 +37,23 @@ class Respelling:
     def to_target(self, text: Sequence[int], read: Sequence[int], new: Sequence[int]) -> list[int]:
         """The target tokens for ``new`` draft tokens after a text the draft model has ``read``.
 
-        Spelled with what stands before it, a draft may share its first token with the end of the
-        text. What both have in common is found as the longest run of equal tokens.
+        None where nothing new can be spelled: never tokens that would say something else.
         """
-        window = _text(self._draft, [*read[-WINDOW:], *new])
-        respelled = list(self._target(window, add_special_tokens=False).input_ids)
-        end = list(text[-len(respelled) :])
-        common = SequenceMatcher(None, end, respelled, autojunk=False).find_longest_match()
-        if common.size == 0:
+        window = read[-WINDOW:]
+        said = _text(self._draft, window)
+        after = _text(self._draft, [*window, *new]).rstrip(BROKEN)  # a draft may break a character
+        if not after.startswith(said):
             return []
-        behind = len(end) - (
-            common.a + common.size
-        )  # tokens of the text that are spelled otherwise
-        return respelled[common.b + common.size + behind :]
+        end, added = list(text[-WINDOW:]), after[len(said) :]
+        before = _text(self._target, end)
+        alone, whole = self._spell(before), self._spell(before + added)
+        # Spelled together, the first new token may join the last one of the text, which stays.
+        joined = whole[: len(alone)] != alone
+        tokens = self._spell(added) if joined else whole[len(alone) :]
+        return tokens if _text(self._target, [*end, *tokens]) == before + added else []
+
+    def _spell(self, text: str) -> list[int]:
+        return list(self._target(text, add_special_tokens=False).input_ids)
 
 
 def _text(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:

@@ -136,12 +136,16 @@ class Run:
 
     def _process_alike(self, nodes: Sequence[Node], scores: Tensor) -> list[Stage]:
         ids = torch.stack([node.ids for node in nodes])
+        if missing := -len(nodes) % self.config.num_beams:
+            # A processor may count on a row for every beam: a group of them is repeated.
+            rows = torch.arange(len(nodes) + missing, device=ids.device) % len(nodes)
+            ids, scores = ids[rows], scores[rows]
         stages = []
         for processor in self._processors:
             # A caller's processor may write into what it gets, and what came before must survive.
             trusted = type(processor).__module__.startswith("transformers.")
             scores = processor(ids, scores if trusted else scores.clone())
-            stages.append(Stage(processor_name(processor), scores))
+            stages.append(Stage(processor_name(processor), scores[: len(nodes)]))
         return stages
 
     def reshape(self, node: Node, name: str, scores: Tensor) -> None:
@@ -203,14 +207,16 @@ class Run:
         places = [(rows[id(pick.node)], pick.token) for pick in picks]
         observed = observe(reading, stages, places, self._speller)
         return [
-            self.recorder.step(self._step(pick.node), pick.token, seen, pick.event, pick.notes)
+            self.recorder.step(
+                self._step(pick.node), pick.token, seen, pick.event, pick.notes, pick.node.tree
+            )
             for pick, seen in zip(picks, observed, strict=True)
         ]
 
     def _step(self, node: Node) -> int | None:
         step = node.step
         for token in node.untold:
-            step = self.recorder.step_at(step, token)
+            step = self.recorder.step_at(step, token, node.tree)
             assert step is not None, "a text is told of from its beginning on"
         return step
 

@@ -24,6 +24,8 @@ class Words:
         """The settings with every word replaced by token ids."""
         readers = {
             "bad_words_ids": self._phrases,
+            "force_words": self._constraints,
+            "force_words_ids": self._constraints,
             "sequence_bias": self._biases,
             "suppress_tokens": self._tokens,
             "begin_suppress_tokens": self._tokens,
@@ -48,10 +50,27 @@ class Words:
 
     def _phrases(self, name: str, value: Any) -> list[list[int]]:
         items = [value] if isinstance(value, str) else _listed(name, value)
-        phrases: list[list[int]] = []
-        for item in items:
-            phrases += self.spellings(item) if isinstance(item, str) else [self._ids(name, item)]
-        return phrases
+        return [ids for item in items for ids in self._spelled(name, item)]
+
+    def _constraints(self, name: str, value: Any) -> list[Any]:
+        """What must appear, in transformers' own form: ids, or lists of ids to choose from."""
+        items = [value] if isinstance(value, str) else _listed(name, value)
+        if not items:
+            raise PlaygroundError(f"{name} is an empty list; it takes what must appear")
+        return [self._constraint(name, item) for item in items]
+
+    def _constraint(self, name: str, item: Any) -> list[Any]:
+        options = [item] if isinstance(item, str) else _listed(name, item)
+        if not any(isinstance(option, str) for option in options):
+            nested = options and isinstance(options[0], list | tuple)
+            return [self._ids(name, ids) for ids in options] if nested else self._ids(name, options)
+        spelled = [tuple(ids) for option in options for ids in self._spelled(name, option)]
+        # Whoever has written "ships" has written "ship": the shorter one is enough to look for.
+        return [
+            list(ids)
+            for ids in dict.fromkeys(spelled)
+            if not any(ids != other == ids[: len(other)] for other in spelled)
+        ]
 
     def _biases(self, name: str, value: Any) -> list[list[Any]]:
         pairs = value.items() if isinstance(value, Mapping) else _listed(name, value)
@@ -62,8 +81,7 @@ class Words:
             words, bias = pair
             if isinstance(bias, bool) or not isinstance(bias, int | float):
                 raise PlaygroundError(f"{name} takes a number for {words!r}, not {bias!r}")
-            spelled = self.spellings(words) if isinstance(words, str) else [self._ids(name, words)]
-            biases += [[ids, float(bias)] for ids in spelled]
+            biases += [[ids, float(bias)] for ids in self._spelled(name, words)]
         return biases
 
     def _tokens(self, name: str, value: Any) -> list[int]:
@@ -83,6 +101,14 @@ class Words:
         if not single:
             raise PlaygroundError(f"{name} takes single tokens; {item!r} is more than one")
         return single
+
+    def _spelled(self, name: str, item: Any) -> list[list[int]]:
+        """The tokens of a word, once for each way to spell it, or the tokens given."""
+        if not isinstance(item, str):
+            return [self._ids(name, item)]
+        if not item.strip():
+            raise PlaygroundError(f"{name} has {item!r} where a word is expected")
+        return self.spellings(item)
 
     def _ids(self, name: str, value: Any) -> list[int]:
         ids = _listed(name, value)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
+from itertools import chain, count
 from typing import Any
+from weakref import WeakValueDictionary
 
 from engine import models
 from engine.errors import PlaygroundError, did_you_mean
@@ -17,6 +19,7 @@ from engine.model import Model
 from engine.node import Source
 from engine.prompt import read
 from engine.readers import Readers
+from engine.respelling import alike
 
 KEPT = 2  # draft models in memory; one more lets the one go that was not used for longest
 
@@ -33,15 +36,14 @@ class Drafts:
         self._allowed = allowed
         self._lock = threading.Lock()
         self._loaded: OrderedDict[str, tuple[Model, Readers]] = OrderedDict()
+        # Models that callers hold: those of a comparison may be more than are kept.
+        self._adopted: WeakValueDictionary[str, Model] = WeakValueDictionary()
 
     def adopt(self, model: Model) -> str:
         """Take in a model that is loaded already; gives the name to ask for it by."""
+        names = chain([model.name], (f"{model.name} ({number})" for number in count(2)))
         with self._lock:
-            known = self._loaded.pop(model.name, None)
-            if known is None or known[0] is not model:
-                known = (model, self._readers_of(model))
-            self._keep(model.name, known)
-        return model.name
+            return next(name for name in names if self._adopted.setdefault(name, model) is model)
 
     def source(self, settings: Mapping[str, Any], target: Source, length: int) -> Source | None:
         """Who drafts under these settings, if anybody, with the target's prompt to read."""
@@ -87,18 +89,23 @@ class Drafts:
 
     def _load(self, name: str) -> tuple[Model, Readers]:
         with self._lock:
-            known = self._loaded.pop(name, None)
-            if known is None:
-                if self._allowed is not None and name not in self._allowed:
-                    near = did_you_mean(name, self._allowed)
-                    raise PlaygroundError(
-                        f"assistant_model is {name!r}; this server allows"
-                        f" {', '.join(self._allowed) or 'none'}{near}"
-                    )
-                model = models.load(name)
+            adopted, known = self._adopted.get(name), self._loaded.pop(name, None)
+            if known is None or adopted not in (None, known[0]):
+                model = adopted or self._fetch(name)
                 known = (model, self._readers_of(model))
             self._keep(name, known)
             return known
+
+    def _fetch(self, name: str) -> Model:
+        if self._allowed is not None and name not in self._allowed:
+            near, allowed = did_you_mean(name, self._allowed), ", ".join(self._allowed) or "none"
+            raise PlaygroundError(
+                f"assistant_model is {name!r}; this server allows {allowed}{near}"
+            )
+        try:
+            return models.load(name)
+        except PlaygroundError as error:
+            raise PlaygroundError(f"assistant_model: {error}") from error
 
     def _keep(self, name: str, known: tuple[Model, Readers]) -> None:
         self._loaded[name] = known
@@ -111,4 +118,4 @@ class Drafts:
         return Readers(model.module, self._positions, width if self._alike(model) else None)
 
     def _alike(self, draft: Model) -> bool:
-        return bool(draft.tokenizer.get_vocab() == self._model.tokenizer.get_vocab())
+        return alike(self._model.tokenizer, draft.tokenizer)

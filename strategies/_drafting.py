@@ -65,11 +65,12 @@ def by_model(run: Run, params: Drafting, pace: Pace) -> Drafter:
         node = yield from reach(run, text)
         nodes, tokens, q = [node], [], []
         while True:
-            probs = run.scores([node])[0].softmax(-1)  # (vocab,)
+            scores = run.scores([node])[0]  # (vocab,)
+            probs = scores.softmax(-1)
             if params.do_sample:
                 token = int(torch.multinomial(probs, 1, generator=run.generator))
             else:
-                token = int(probs.argmax())
+                token = int(scores.argmax())
             sure = float(probs[token])
             step = run.choose(node, token, "drafted", round=number, q=float(f"{sure:.6g}"))
             run.show([step])

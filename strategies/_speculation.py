@@ -99,15 +99,16 @@ def _match(own: Sequence[int], drafted: Sequence[int]) -> Verdict:
 
 def _weigh(run: Run, p: Tensor, drafted: Sequence[int], q: Tensor) -> Verdict:
     """Keep a token with probability min(1, p/q); replace the first lost one from the residual."""
-    tokens = torch.tensor(drafted, device=p.device)[:, None]
     draws = torch.rand(len(drafted), generator=run.generator, device=p.device)
-    holds = draws <= p[:-1].gather(-1, tokens)[:, 0] / q.gather(-1, tokens)[:, 0]
+    # Draws are from [0, 1): one of 0 must not keep a token that the processors have cut.
+    holds = draws < _of(drafted, p) / _of(drafted, q)
     accepted = [*holds.tolist(), False].index(False)
     left, residual = p[accepted], None
     if accepted < len(drafted):
         rest = (left - q[accepted]).clamp(min=0)
+        total = rest.sum()
         # Where p and q differ by rounding alone nothing is left over, and p itself is right.
-        left = residual = rest / rest.sum() if rest.sum() > 0 else left
+        left = residual = rest / total if total > 0 else left
     token = int(torch.multinomial(left, 1, generator=run.generator))
     return Verdict(accepted, token, draws.tolist(), residual)
 
@@ -125,14 +126,18 @@ def _told(
     What stands behind a rejected token, or behind the end of the text, is ignored: nobody judged
     it.
     """
+    if not proposal.tokens:
+        return []
     accepted = verdict.accepted if ended is None else ended + 1
+    kept_by = _of(proposal.tokens, p).tolist()
+    drawn_by = None if proposal.q is None else _of(proposal.tokens, proposal.q).tolist()
     picks = []
     for place, token in enumerate(proposal.tokens):
         lost = place == accepted and ended is None
         fate = "accepted" if place < accepted else "rejected" if lost else "ignored"
-        notes: dict[str, Any] = {"round": number, "verdict": fate, "p": _short(p[place, token])}
-        if proposal.q is not None:
-            notes["q"] = _short(proposal.q[place, token])
+        notes: dict[str, Any] = {"round": number, "verdict": fate, "p": _short(kept_by[place])}
+        if drawn_by:
+            notes["q"] = _short(drawn_by[place])
         if verdict.draws is not None and fate != "ignored":
             notes["draw"] = round(verdict.draws[place], 6)
         if proposal.notes:
@@ -141,5 +146,11 @@ def _told(
     return picks
 
 
-def _short(probability: Tensor) -> float:
-    return float(f"{float(probability):.6g}")
+def _of(tokens: Sequence[int], probs: Tensor) -> Tensor:
+    """The probability of each token at its own place, read at once: (tokens,)."""
+    at = torch.tensor(tokens, device=probs.device)[:, None]
+    return probs[: len(tokens)].gather(-1, at)[:, 0]
+
+
+def _short(probability: float) -> float:
+    return float(f"{probability:.6g}")

@@ -6,14 +6,16 @@ Wu et al. 2016 without its constants: score = sum of log-probabilities / length 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine.in_transformers import custom_generate
+from engine.node import Node
 from engine.run import Pick, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
@@ -52,6 +54,15 @@ class Beams:
         choices=(False, True, "never"),
     )
 
+    def divisor(self, length: int) -> float:
+        """What a sum of log-probabilities is divided by to give the score of a text."""
+        return float(length**self.length_penalty)
+
+    def hopeful_length(self, length: int, longest: int) -> int:
+        """The length at which a running beam is taken to score best."""
+        hopeful = self.early_stopping == "never" and self.length_penalty > 0.0
+        return longest if hopeful else length
+
 
 @strategy("beam_search", order=3, params=Beams, do_sample=False)
 def beam_search(run: Run, params: Beams) -> Decoding:
@@ -60,52 +71,104 @@ def beam_search(run: Run, params: Beams) -> Decoding:
     Finds more probable texts than greedy decoding does. The most probable text is often a dull
     one, and open-ended texts come out short or repetitive.
     """
-
-    def best(sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        top = sums.topk(count)
-        return top.values, top.indices
-
-    return search(run, params, best)
+    return search(run, params)
 
 
 generate = custom_generate(beam_search)
 
 
-def search(run: Run, params: Beams, draw: Draw) -> Decoding:
+def best(sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The highest of all sums."""
+    top = sums.topk(count)
+    return top.values, top.indices
+
+
+def search(run: Run, params: Beams, draw: Draw = best) -> Decoding:
     """Beam search over whatever ``draw`` picks as the candidates of a step."""
     width = params.num_beams
     nodes = [run.root] * width
-    # All beams start as the same text: all but the first are kept from winning.
-    totals = torch.tensor([0.0] + [NEVER] * (width - 1), device=run.root.ids.device)
+    totals = first_totals(run, width)
     finished = Finished(run, params)
-    while True:
+    for length in count(1):
         scores = run.scores(nodes, log_probs=True)  # (beams, vocab)
-        sums, places = draw((scores + totals[:, None]).flatten(), finished.candidates)
-        rows, tokens = places // scores.shape[-1], places % scores.shape[-1]
-        parents = [nodes[row] for row in rows.tolist()]
-        stops = run.stops(parents, tokens.tolist())
-        ended = torch.tensor([stop is not None for stop in stops], device=sums.device)
+        _, places = draw((scores + totals[:, None]).flatten(), width * breadth(run))
+        found = Candidates.at(run, nodes, scores, totals, places)
+        ended = torch.tensor([stop is not None for stop in found.stops], device=places.device)
 
         # The best candidates that have not ended run on.
-        totals, kept = (sums + ended * NEVER).topk(width)
+        totals, kept = (found.sums + ended * NEVER).topk(width)
         runners = kept.tolist()
-        added = scores[rows, tokens]
-        notes = finished.notes(rows.tolist(), added.tolist(), sums)
         events = [
             ("finished" if index < width else "pruned")
             if stop
             else "chosen"
             if index in runners
             else "pruned"
-            for index, stop in enumerate(stops)
+            for index, stop in enumerate(found.stops)
         ]
-        steps = run.record(list(map(Pick, parents, tokens.tolist(), events, notes)))
+        steps = run.record(found.picks(events, found.notes(params.divisor(length))))
         run.show([steps[index] for index in runners])
 
-        stop = finished.update(sums, ended, totals, steps, stops)
+        stop = finished.update(found, ended, totals, steps)
         if stop:
             return run.finish(finished.best(), stop)
-        nodes = yield [(parents[index], int(tokens[index])) for index in runners]
+        nodes = yield [(found.parents[index], found.tokens[index]) for index in runners]
+
+
+def first_totals(run: Run, width: int) -> Tensor:
+    """The sums that beams start with, (beams,). All are the same text then: all but the first are
+    kept from winning."""
+    return torch.tensor([0.0] + [NEVER] * (width - 1), device=run.root.ids.device)
+
+
+def breadth(run: Run) -> int:
+    """How many candidates to look at per beam, so that enough run on whatever ends."""
+    ends = run.config._eos_token_tensor
+    return max(2, 1 + (0 if ends is None else len(ends)))
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Continuations that compete for a place among the beams."""
+
+    parents: list[Node]
+    rows: list[int]  # the beam that each continues
+    tokens: list[int]
+    scores: Tensor  # (candidates,) what the token adds
+    sums: Tensor  # (candidates,) what the whole text has then
+    stops: list[Stop | None]  # the rule that ends the text there, if any
+
+    @staticmethod
+    def at(
+        run: Run, nodes: Sequence[Node], scores: Tensor, totals: Tensor, places: Tensor
+    ) -> Candidates:
+        """Those at some places of the flattened scores, (beams * vocab,)."""
+        rows, tokens = places // scores.shape[-1], places % scores.shape[-1]
+        added = scores[rows, tokens]
+        parents = [nodes[row] for row in rows.tolist()]
+        stops = run.stops(parents, tokens.tolist())
+        sums = added + totals[rows]
+        return Candidates(parents, rows.tolist(), tokens.tolist(), added, sums, stops)
+
+    def notes(self, divisor: float) -> list[dict[str, Any]]:
+        """The numbers of each: its score and its parent's total give its total."""
+        numbers = [self.scores, self.sums, self.sums / divisor]
+        return [
+            {
+                "beam": row,
+                "order": order,
+                "score": _finite(score),
+                "total": _finite(total),
+                "normalized": _finite(normalized),
+            }
+            for order, (row, score, total, normalized) in enumerate(
+                zip(self.rows, *(tensor.tolist() for tensor in numbers), strict=True)
+            )
+        ]
+
+    def picks(self, events: Sequence[str], notes: Sequence[dict[str, Any]]) -> list[Pick]:
+        """What to tell the trace of each."""
+        return list(map(Pick, self.parents, self.tokens, events, notes))
 
 
 class Finished:
@@ -116,38 +179,14 @@ class Finished:
         self._returned = params.num_return_sequences
         self._longest = run.config.max_length - len(run.root.ids)
         self._length = 0
-        ends = run.config._eos_token_tensor
-        # Enough candidates that a full set of beams can run on even if some end on every end token.
-        self.candidates = max(2, 1 + (0 if ends is None else len(ends))) * params.num_beams
         width = params.num_beams
         self._scores = torch.full((width,), NEVER, device=run.root.ids.device)
         self._full = torch.zeros(width, dtype=torch.bool, device=run.root.ids.device)
         self._members: list[tuple[int, Stop] | None] = [None] * width  # last step, what ended it
         self._improvable = True
 
-    def notes(self, rows: list[int], added: list[float], sums: Tensor) -> list[dict[str, Any]]:
-        """The numbers of a step's candidates; their sum and the length penalty give the score."""
-        normalized = self._normalized(sums, self._length + 1).tolist()
-        return [
-            {
-                "beam": row,
-                "order": order,
-                "score": _finite(score),
-                "total": _finite(total),
-                "normalized": _finite(norm),
-            }
-            for order, (row, score, total, norm) in enumerate(
-                zip(rows, added, sums.tolist(), normalized, strict=True)
-            )
-        ]
-
     def update(
-        self,
-        sums: Tensor,
-        ended: Tensor,
-        totals: Tensor,
-        steps: list[int],
-        stops: list[Stop | None],
+        self, found: Candidates, ended: Tensor, totals: Tensor, steps: list[int]
     ) -> Stop | None:
         """Take in the candidates that ended; the rule that ends the search, if one does now."""
         width, early = self._params.num_beams, self._params.early_stopping is True
@@ -155,15 +194,15 @@ class Finished:
         # Only the best `num_beams` candidates may finish; the others were there to run on.
         finishing = ended & (torch.arange(len(ended), device=ended.device) < width)
         closed = (early and bool(self._full.all())) or not self._improvable
-        scores = self._normalized(sums, self._length) + (~finishing | closed) * NEVER
+        scores = found.sums / self._params.divisor(self._length) + (~finishing | closed) * NEVER
         merged = torch.cat([self._scores, scores])
         self._scores, at = merged.topk(width)
         self._full = torch.cat([self._full, finishing])[at]
         candidates = [
-            (step, stop) if stop else None for step, stop in zip(steps, stops, strict=True)
+            (step, stop) if stop else None for step, stop in zip(steps, found.stops, strict=True)
         ]
         self._members = [[*self._members, *candidates][index] for index in at.tolist()]
-        return self._over(totals, early, stops)
+        return self._over(totals, early, found.stops)
 
     def best(self) -> list[tuple[int, float | None, Stop]]:
         """The sequences to return: last step, score, and what ended each."""
@@ -174,12 +213,10 @@ class Finished:
         ][: self._returned]
 
     def _over(self, totals: Tensor, early: bool, stops: list[Stop | None]) -> Stop | None:
-        penalty = self._params.length_penalty
-        hopeful = self._params.early_stopping == "never" and penalty > 0.0
-        length = self._longest if hopeful else self._length
+        length = self._params.hopeful_length(self._length, self._longest)
         # Can the best running beam still beat the worst finished one?
         worst = torch.where(self._full, self._scores.min(), NEVER)
-        self._improvable &= bool((totals[0] / length**penalty > worst).any())
+        self._improvable &= bool((totals[0] / self._params.divisor(length) > worst).any())
         if all(stops):
             return stops[0]
         if early and bool(self._full.all()):
@@ -187,9 +224,6 @@ class Finished:
         if not self._improvable:
             return Stop("no_improvement", "no running beam can beat the finished ones")
         return None
-
-    def _normalized(self, sums: Tensor, length: int) -> Tensor:
-        return sums / float(length**self._params.length_penalty)
 
 
 def _finite(score: float) -> float | None:

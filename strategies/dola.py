@@ -96,13 +96,15 @@ def candidate_layers(asked: str | list[int], last: int, tied: bool) -> list[int]
     first = 0 if not tied else min(2, last - 1)
     if asked == "high":
         return list(range(last // 2 if last <= DEEP else last - REACH, last, 2))
-    if first == last // 2:
-        return [first]
-    return list(range(first, last // 2 if last <= DEEP else REACH, 2))
+    # In a shallow model there may be none between the first one and the middle.
+    return list(range(first, last // 2 if last <= DEEP else REACH, 2)) or [first]
 
 
 def _jensen_shannon(final: Tensor, early: Tensor) -> Tensor:
-    """How far each layer's distribution is from the final one, in nats: (layers,)."""
+    """How far each layer's distribution is from the final one, in nats: (layers,).
+
+    As the paper's own code has it: the divergence of their mean from either, not of either from it.
+    """
     log_p, log_q = final.log_softmax(-1), early.log_softmax(-1)  # (vocab,), (layers, vocab)
     mean = 0.5 * (log_p.exp() + log_q.exp())
     log_mean = mean.log()
