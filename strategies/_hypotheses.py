@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from engine.node import Node
-from engine.run import Run
+from engine.run import Node, Run
 from engine.trace import Stop
-from strategies.beam_search import Beams, Candidates, breadth, first_totals
+from strategies._beams import Beams, Candidates, breadth, first_totals
 
 
 class Hypothesis(NamedTuple):

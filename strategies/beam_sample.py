@@ -9,7 +9,8 @@ from torch import Tensor
 
 from engine.run import Run
 from engine.strategy import Decoding, strategy
-from strategies.beam_search import Beams, search
+from strategies._beams import Beams
+from strategies.beam_search import search
 from strategies.sample import Shaping
 
 

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from engine.errors import PlaygroundError
 from engine.in_transformers import custom_generate
-from engine.node import Node
-from engine.run import Run
+from engine.run import Node, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
+from strategies._beams import Beams
 from strategies._hypotheses import Hypotheses, ranked, split
-from strategies.beam_search import Beams, search
+from strategies.beam_search import search
 
 
 @dataclass(frozen=True)

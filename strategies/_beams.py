@@ -1,0 +1,117 @@
+"""What every kind of beam search shares: its settings, and candidates that compete for a place.
+
+Knows sums and scores. Refuses to know who runs on and who finishes: the searches decide that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.run import Node, Pick, Run
+from engine.settings import setting
+from engine.trace import Stop
+
+NEVER = -1.0e9  # added to a score that must not win
+
+
+@dataclass(frozen=True)
+class Beams:
+    """What every kind of beam search is told."""
+
+    num_beams: int = setting(5, "How many hypotheses are kept at each step.", low=1, limit="rows")
+    num_return_sequences: int = setting(
+        None,
+        "How many of the finished hypotheses to return; at most num_beams.",
+        kind=int,
+        low=1,
+        limit="rows",
+    )
+    length_penalty: float = setting(
+        None,
+        "A hypothesis' score is its sum of log-probabilities divided by its length to this power: "
+        "above 0 favours long texts, below 0 short ones.",
+        low=-10.0,
+        high=10.0,
+    )
+    early_stopping: bool | str = setting(
+        None,
+        "true: end once num_beams hypotheses have finished; false: when a better one is unlikely; "
+        "never: only when no better one is possible.",
+        kind=object,
+        choices=(False, True, "never"),
+    )
+
+    def divisor(self, length: int) -> float:
+        """What a sum of log-probabilities is divided by to give the score of a text."""
+        return float(length**self.length_penalty)
+
+    def hopeful_length(self, length: int, longest: int) -> int:
+        """The length at which a running beam is taken to score best."""
+        hopeful = self.early_stopping == "never" and self.length_penalty > 0.0
+        return longest if hopeful else length
+
+
+def first_totals(run: Run, width: int) -> Tensor:
+    """The sums that beams start with, (beams,). All are the same text then: all but the first are
+    kept from winning."""
+    return torch.tensor([0.0] + [NEVER] * (width - 1), device=run.root.ids.device)
+
+
+def breadth(run: Run) -> int:
+    """How many candidates to look at per beam, so that enough run on whatever ends."""
+    ends = run.config._eos_token_tensor
+    return max(2, 1 + (0 if ends is None else len(ends)))
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Continuations that compete for a place among the beams."""
+
+    parents: list[Node]
+    rows: list[int]  # the beam that each continues
+    tokens: list[int]
+    scores: Tensor  # (candidates,) what the token adds
+    sums: Tensor  # (candidates,) what the whole text has then
+    stops: list[Stop | None]  # the rule that ends the text there, if any
+
+    @staticmethod
+    def at(
+        run: Run, nodes: Sequence[Node], scores: Tensor, totals: Tensor, places: Tensor
+    ) -> Candidates:
+        """Those at some places of the flattened scores, (beams * vocab,)."""
+        rows, tokens = places // scores.shape[-1], places % scores.shape[-1]
+        added = scores[rows, tokens]
+        parents = [nodes[row] for row in rows.tolist()]
+        stops = run.stops(parents, tokens.tolist())
+        sums = added + totals[rows]
+        return Candidates(parents, rows.tolist(), tokens.tolist(), added, sums, stops)
+
+    def notes(self, divisor: float) -> list[dict[str, Any]]:
+        """The numbers of each: its score and its parent's total give its total."""
+        numbers = [self.scores, self.sums, self.sums / divisor]
+        return [
+            {
+                "beam": row,
+                "order": order,
+                "score": _finite(score),
+                "total": _finite(total),
+                "normalized": _finite(normalized),
+            }
+            for order, (row, score, total, normalized) in enumerate(
+                zip(self.rows, *(tensor.tolist() for tensor in numbers), strict=True)
+            )
+        ]
+
+    def picks(self, events: Sequence[str], notes: Sequence[dict[str, Any]]) -> list[Pick]:
+        """What to tell the trace of each."""
+        return list(map(Pick, self.parents, self.tokens, events, notes))
+
+
+def _finite(score: float) -> float | None:
+    """A score for the record, or None where the candidate was ruled out."""
+    return round(score, 6) if score > NEVER / 2 else None
