@@ -128,3 +128,18 @@ def test_the_readmes_python_runs_as_written(
     monkeypatch.setattr("playground.Playground", lambda: embedded)
     exec(example("## From Python"), {})
     assert (tmp_path / "beam.json").is_file()
+
+
+def test_the_readmes_transformers_run_as_written(
+    embedded: Playground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("engine.models.load", lambda: embedded.model)
+    exec(example("## In plain transformers"), {})
+    printed = capsys.readouterr().out
+    [contrastive] = embedded.compare(
+        "The quick brown fox", ["contrastive_search"], max_new_tokens=24
+    )
+    [beams] = embedded.compare(
+        "The quick brown fox", [("beam_search", {"num_beams": 4})], max_new_tokens=24
+    )
+    assert contrastive.text in printed and beams.text.strip() in printed
