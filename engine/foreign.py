@@ -12,6 +12,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -33,14 +34,10 @@ def load(folder: str | Path) -> Callable[..., Any]:
     name = f"recipe_{sha256(str(code.resolve()).encode()).hexdigest()[:16]}"
     for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
         del sys.modules[loaded]  # the code may have changed
-    spec = importlib.util.spec_from_file_location(
-        f"{name}.generate", file, submodule_search_locations=None
-    )
-    package = importlib.util.module_from_spec(
-        importlib.util.spec_from_loader(name, None, is_package=True)  # type: ignore[arg-type]
-    )
+    package = ModuleType(name)
     package.__path__ = [str(code)]
-    assert spec is not None and spec.loader is not None
+    spec = importlib.util.spec_from_file_location(f"{name}.generate", file)
+    assert spec is not None and spec.loader is not None, "a .py file has a loader"
     module = importlib.util.module_from_spec(spec)
     sys.modules |= {name: package, spec.name: module}
     try:
@@ -49,10 +46,10 @@ def load(folder: str | Path) -> Callable[..., Any]:
         raise PlaygroundError(
             f"custom_generate: {file} cannot be imported: {type(error).__name__}: {error}"
         ) from error
-    generate = getattr(module, "generate", None)
-    if not callable(generate):
+    generate: Callable[..., Any] | None = getattr(module, "generate", None)
+    if generate is None or not callable(generate):
         raise PlaygroundError(f"custom_generate: {file} has no function generate")
-    return generate  # type: ignore[no-any-return]  # whatever it is, it can be called
+    return generate
 
 
 def _check_requirements(file: Path) -> None:
