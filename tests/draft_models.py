@@ -1,0 +1,71 @@
+"""Models for tests of speculation: tiny targets, and drafts that suit them well, badly, or not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from tests.tiny import ALPHABET, KINDS, SHAPE, SIZE, SPECIAL, TOKENS, tiny
+
+WORDS = [*SPECIAL, *ALPHABET]
+PLAIN = {chr(code) for code in range(33, 127)}
+
+
+@cache
+def draft(kind: str, how: str) -> Any:
+    """A draft for a tiny model, of the same kind: much like it, nothing like it, its opposite."""
+    torch.manual_seed(8 if how == "bad" else 7)
+    module = KINDS[kind]()
+    if how == "good":
+        for weights in module.parameters():
+            weights.data += 0.05 * weights.data.std() * torch.randn_like(weights)
+    if how == "adversarial":
+        head = module.get_output_embeddings()
+        opposite = nn.Linear(head.in_features, head.out_features, bias=False)
+        opposite.weight.data = -head.weight.data  # likes least what the target likes most
+        module.set_output_embeddings(opposite)
+    return replace(tiny(kind), name=f"{kind}, {how}", module=module.eval())
+
+
+@cache
+def deep(layers: int, *, tied: bool = False) -> Any:
+    """A Llama of this many layers; tied, its output matrix is its embedding."""
+    torch.manual_seed(7)
+    shape = {**SHAPE, "num_hidden_layers": layers, "tie_word_embeddings": tied}
+    module = LlamaForCausalLM(LlamaConfig(**shape, **TOKENS)).eval()
+    return replace(tiny("llama"), name=f"{layers} layers", module=module)
+
+
+@cache
+def padded(rows: int) -> Any:
+    """A Llama whose vocabulary has this many rows that its tokenizer knows nothing of."""
+    torch.manual_seed(9)
+    module = LlamaForCausalLM(LlamaConfig(**{**SHAPE, "vocab_size": SIZE + rows}, **TOKENS)).eval()
+    return replace(tiny("llama"), name=f"padded by {rows}", module=module)
+
+
+@cache
+def readable(reverse: bool = False) -> Any:
+    """A Llama that writes plain ASCII; reversed, the same with its vocabulary in another order."""
+    torch.manual_seed(7)
+    module = LlamaForCausalLM(LlamaConfig(**SHAPE, **TOKENS)).eval()
+    plain = torch.tensor([token in PLAIN for token in WORDS])
+    module.lm_head.weight.data[~plain] = 0.0  # the best logit is above that
+    if not reverse:
+        return replace(tiny("llama"), name="readable", module=module)
+    order = [*range(len(SPECIAL)), *reversed(range(len(SPECIAL), SIZE))]
+    for embedding in (module.lm_head, module.model.embed_tokens):
+        embedding.weight.data = embedding.weight.data[order]
+    spelling = json.loads(tiny("llama").tokenizer.backend_tokenizer.to_str())
+    spelling["model"]["vocab"] = {WORDS[old]: new for new, old in enumerate(order)}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(spelling)), bos_token="<s>", eos_token="</s>"
+    )
+    return replace(tiny("llama"), name="reversed", module=module, tokenizer=tokenizer)
