@@ -11,7 +11,7 @@ run: .venv/run
 	$(BIN)/python app.py
 
 test: .venv/test browser npm check
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: .venv/test
 	$(BIN)/ruff check .

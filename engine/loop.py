@@ -80,8 +80,13 @@ def _tick(lives: Sequence[_Live]) -> None:
             _below(live.run, node, tokens, cell, places[node.reader][cell])
             for (node, *tokens), cell in zip(live.asks, cells[live], strict=True)
         ]
-        # To ask for a node one has costs nothing.
-        asked = Counter(node.reader for node, *tokens in live.asks if tokens)
+        # A chain is read token by token; to ask for a node one has costs nothing.
+        chains = {
+            (node, tuple(tokens[:end]))
+            for node, *tokens in live.asks
+            for end in range(1, len(tokens) + 1)
+        }
+        asked = Counter(node.reader for node, _ in chains)
         for reader, count in asked.items():
             live.run.charge(reader, count)
         _resume(live, nodes, waited=not asked)

@@ -107,8 +107,9 @@ class Recorder:
         self._ending = (tuple(self._sequence(*end) for end in ends), stop, None)
 
     def break_off(self, stop: Stop, error: str | None = None) -> None:
-        """End where the run is; the texts shown last are what it returns."""
-        shown = tuple(self._sequence(tip, None, stop) for tip in self._tips)
+        """End where the run is; the texts shown last are what it returns, less unjudged drafts."""
+        tips = map(self._judged, self._tips)
+        shown = tuple(self._sequence(tip, None, stop) for tip in tips if tip is not None)
         self._ending = (shown, stop, error)
 
     def texts(self) -> list[list[int]]:
@@ -155,6 +156,13 @@ class Recorder:
             stop=stop,
             score=score,
         )
+
+    def _judged(self, tip: int) -> int | None:
+        """The last step on the way to this one that is more than a draft."""
+        at: int | None = tip
+        while at is not None and self._steps[at].event == "drafted":
+            at = self._steps[at].parent
+        return at
 
     def _path(self, tip: int) -> list[Step]:
         """The steps from the prompt to a step, first token first."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from engine.backend import Reading, gather
 from engine.draft import Draft
+from engine.errors import PlaygroundError
 from engine.node import Node, Source
 from engine.observe import Stage, observe, processor_name
 from engine.prepare import Prepared
@@ -147,6 +148,15 @@ class Run:
             scores = processor(ids, scores if trusted else scores.clone())
             stages.append(Stage(processor_name(processor), scores[: len(nodes)]))
         return stages
+
+    def draw(self, probs: Tensor, count: int = 1) -> Tensor:
+        """Draw from rows of probabilities made of the last scores, (…, vocab): (…, count)."""
+        try:
+            return torch.multinomial(probs, count, generator=self.generator)
+        except RuntimeError as error:
+            stages = self._seen[2] if self._seen else []
+            names = ", ".join(stage.name for stage in stages) or "the model"
+            raise PlaygroundError(f"nothing can be drawn from what {names} leave") from error
 
     def reshape(self, node: Node, name: str, scores: Tensor) -> None:
         """Say what the strategy itself made of the last scores at a node, (vocab,): the next

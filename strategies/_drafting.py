@@ -67,10 +67,7 @@ def by_model(run: Run, params: Drafting, pace: Pace) -> Drafter:
         while True:
             scores = run.scores([node])[0]  # (vocab,)
             probs = scores.softmax(-1)
-            if params.do_sample:
-                token = int(torch.multinomial(probs, 1, generator=run.generator))
-            else:
-                token = int(scores.argmax())
+            token = int(run.draw(probs)) if params.do_sample else int(scores.argmax())
             sure = float(probs[token])
             step = run.choose(node, token, "drafted", round=number, q=float(f"{sure:.6g}"))
             run.show([step])

@@ -62,7 +62,7 @@ def speculate(
         if do_sample and proposal.q is not None:
             verdict = _weigh(run, p, proposal.tokens, proposal.q)
         elif do_sample:
-            own = torch.multinomial(p, 1, generator=run.generator)[:, 0]
+            own = run.draw(p)[:, 0]
             verdict = _match(own.tolist(), proposal.tokens)
         else:
             verdict = _match(scores.argmax(-1).tolist(), proposal.tokens)
@@ -109,7 +109,7 @@ def _weigh(run: Run, p: Tensor, drafted: Sequence[int], q: Tensor) -> Verdict:
         total = rest.sum()
         # Where p and q differ by rounding alone nothing is left over, and p itself is right.
         left = residual = rest / total if total > 0 else left
-    token = int(torch.multinomial(left, 1, generator=run.generator))
+    token = int(run.draw(left))
     return Verdict(accepted, token, draws.tolist(), residual)
 
 

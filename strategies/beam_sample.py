@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from engine.run import Run
@@ -27,7 +26,7 @@ def beam_sample(run: Run, params: Params) -> Decoding:
     """
 
     def drawn(sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        places = torch.multinomial(sums.softmax(-1)[None], count, generator=run.generator)[0]
+        places = run.draw(sums.softmax(-1)[None], count)[0]
         return sums[places], places
 
     return search(run, params, drawn)

@@ -65,10 +65,7 @@ def dola(run: Run, params: Params) -> Decoding:
         contrast = _contrast(final, early[chosen])
 
         scores = run.scores([node], reshaped=("dola", contrast[None]))[0]
-        if params.do_sample:
-            token = int(torch.multinomial(scores.softmax(-1), 1, generator=run.generator))
-        else:
-            token = int(scores.argmax())
+        token = int(run.draw(scores.softmax(-1))) if params.do_sample else int(scores.argmax())
         step = run.choose(
             node,
             token,

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from engine.run import Pick, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
@@ -88,7 +86,7 @@ def sample(run: Run, params: Params) -> Decoding:
     while True:
         # Rows that have ended are drawn for as well, so that the others' draws do not shift.
         probs = run.scores(rows).softmax(-1)  # (rows, vocab)
-        tokens = torch.multinomial(probs, 1, generator=run.generator)[:, 0].tolist()
+        tokens = run.draw(probs)[:, 0].tolist()
         going = [row for row in range(len(rows)) if row not in ends]
         steps = run.record([Pick(rows[row], tokens[row]) for row in going])
         stops = run.stops([rows[row] for row in going], [tokens[row] for row in going])

@@ -140,6 +140,9 @@ class Lean:
             self._known[key] = torch.stack(rows)
         return self._known[key]
 
+    def draw(self, probs: Tensor) -> Tensor:
+        return torch.multinomial(probs, 1, generator=self.generator)
+
     def stops(self, nodes: list[At], tokens: list[int]) -> list[Stop | None]:
         texts = (node.text * TOKENS + token for node, token in zip(nodes, tokens, strict=True))
         return [Stop("length") if text >= TOKENS**LENGTH else None for text in texts]
@@ -158,7 +161,7 @@ class Lean:
         self._drawn = ends[0][0]
 
     @torch.inference_mode()
-    def draw(self, decode: Callable[..., Any], params: Any, times: int) -> Tensor:
+    def written(self, decode: Callable[..., Any], params: Any, times: int) -> Tensor:
         """Let a strategy write; gives how often each of `TEXTS` was drawn."""
         counts = torch.zeros(len(TEXTS), dtype=torch.double)
         for _ in range(times):
@@ -193,7 +196,7 @@ def p_value(counts: Tensor, scores: Tensor) -> float:
 @pytest.mark.parametrize("draft", ["good", "bad", "adversarial"])
 def test_any_draft_leaves_the_models_own_distribution(draft: str) -> None:
     run = Lean(seed=3, target=table("target"), draft=table(draft))
-    counts = run.draw(speculative, Params(**DRAFTING), DRAWS)
+    counts = run.written(speculative, Params(**DRAFTING), DRAWS)
     assert p_value(counts, table("target")) > ALARM
 
 
@@ -204,7 +207,7 @@ def test_temperature_and_top_k_shape_both_sides_and_the_distribution_stays_exact
     shaping = (TemperatureLogitsWarper(0.7), TopKLogitsWarper(5))
     target = table("target", *shaping)
     run = Lean(seed=4, target=target, draft=table(draft, *shaping))
-    counts = run.draw(speculative, Params(**DRAFTING), DRAWS // 10)
+    counts = run.written(speculative, Params(**DRAFTING), DRAWS // 10)
     assert p_value(counts, target) > ALARM
     assert (counts == 0).sum() >= 512 - 5**3
 
@@ -213,19 +216,19 @@ def test_temperature_and_top_k_shape_both_sides_and_the_distribution_stays_exact
 def test_copies_that_nobody_drew_leave_the_models_own_distribution(size: int) -> None:
     params = Lookup(prompt_lookup_num_tokens=2, max_matching_ngram_size=size, do_sample=True)
     run = Lean(seed=5, target=table("target"))
-    assert p_value(run.draw(prompt_lookup, params, DRAWS // 5), table("target")) > ALARM
+    assert p_value(run.written(prompt_lookup, params, DRAWS // 5), table("target")) > ALARM
 
 
 def accept_all(run: Any, p: Tensor, drafted: list[int], q: Tensor) -> Verdict:
     """Wrong: keeps the draft whatever the model says."""
-    token = int(torch.multinomial(p[-1], 1, generator=run.generator))
+    token = int(run.draw(p[-1]))
     return Verdict(len(drafted), token, [0.0] * len(drafted))
 
 
 def forget_the_residual(run: Any, p: Tensor, drafted: list[int], q: Tensor) -> Verdict:
     """Wrong: replaces a lost token from p instead of from the residual."""
     verdict = WEIGH(run, p, drafted, q)
-    again = int(torch.multinomial(p[verdict.accepted], 1, generator=run.generator))
+    again = int(run.draw(p[verdict.accepted]))
     return verdict if verdict.residual is None else verdict._replace(token=again)
 
 
@@ -241,7 +244,7 @@ def test_a_wrong_rule_is_found_with_a_twentieth_of_the_draws(
 ) -> None:
     monkeypatch.setattr(_speculation, "_weigh", wrong)
     run = Lean(seed=3, target=table("target"), draft=table(draft))
-    counts = run.draw(speculative, Params(**DRAFTING), DRAWS // 20)
+    counts = run.written(speculative, Params(**DRAFTING), DRAWS // 20)
     assert p_value(counts, table("target")) < ALARM / 1e6
 
 
