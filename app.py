@@ -14,6 +14,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio i
 
 from engine.models import DEFAULT, EMBEDDED
 from playground import Limits, Playground, PlaygroundError
+from playground.ui.config_cards import LARGEST
 from playground.ui.loading import Loader
 from playground.ui.look import CSS, theme
 from playground.ui.page import build
@@ -39,6 +40,7 @@ def main() -> None:
         server_port=flags.port,
         theme=theme(),
         css_paths=[CSS],
+        max_file_size=LARGEST,  # Gradio takes uploads of any size else
         enable_monitoring=False,
         run_history=False,
         footer_links=["gradio", "settings"],

@@ -28,7 +28,8 @@ _MODES = {
     "contrastive_search": "contrastive_search",
     "dola_generation": "dola",
 }
-_ABOUT = ("_from_model_config", "transformers_version")  # of the file, not of a run
+# Of the file, not of a run.
+_ABOUT = ("_from_model_config", "_original_object_hash", "transformers_version")
 
 
 def choice(
@@ -58,7 +59,10 @@ def _picked(config: GenerationConfig, own: GenerationConfig) -> str:
         return "prompt_lookup"
     if whole.assistant_early_exit is not None:
         return "early_exit"
-    return _MODES[whole.get_generation_mode().value]
+    try:
+        return _MODES[whole.get_generation_mode().value]
+    except TypeError as error:  # it compares numbers, and checks none of them
+        raise PlaygroundError(f"a number is expected where the config has none: {error}") from error
 
 
 def _made(fields: Mapping[str, Any]) -> GenerationConfig:
@@ -66,6 +70,9 @@ def _made(fields: Mapping[str, Any]) -> GenerationConfig:
     with quiet():
         config: GenerationConfig = untyped(**fields)
     return config
+
+
+FIELDS = frozenset(vars(_made({})))
 
 
 def values(config: GenerationConfig) -> dict[str, Any]:
@@ -120,7 +127,9 @@ def save(config: GenerationConfig, path: Path) -> None:
 def load(path: Path) -> GenerationConfig:
     """Read a config's file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
+    except UnicodeDecodeError as error:
+        raise PlaygroundError(f"{path.name} is no generation config: it is no text") from error
     except OSError as error:
         beside = [other.name for other in path.parent.glob("*.json")] if path.name else []
         near = did_you_mean(path.name, beside)
@@ -134,15 +143,14 @@ def parse(text: str, name: str) -> GenerationConfig:
         fields = json.loads(text)
         if not isinstance(fields, dict):
             raise ValueError("it is no JSON object")
-        config = _made(fields)
-    except (ValueError, TypeError) as error:
+        unknown = [field for field in fields if field not in FIELDS]
+        if unknown:
+            near = did_you_mean(unknown[0], FIELDS)
+            raise PlaygroundError(f"{name} has a field {unknown[0]!r}, which nothing reads{near}")
+        return _made(fields)
+    # What transformers meets in a value of another kind than it expects may be any of these.
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise PlaygroundError(f"{name} is no generation config: {error}") from error
-    known = vars(_made({}))
-    unknown = [field for field in fields if field not in known]
-    if unknown:
-        near = did_you_mean(unknown[0], known)
-        raise PlaygroundError(f"{name} has a field {unknown[0]!r}, which nothing reads{near}")
-    return config
 
 
 def files(folder: Path) -> list[Path]:

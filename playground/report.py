@@ -40,7 +40,7 @@ def report(traces: Sequence[Trace], title: str = "Decoding Playground") -> str:
     body = [
         _tag("h1", title),
         *(_prompt(prompt) for prompt in prompts if len(prompts) == 1),
-        *([_legend()] if any(paths) else []),
+        *([_legend(paths)] if any(paths) else []),
         _runs(traces, visualizers.labels(traces), paths),
         *(_section(view.id, view.title, view.summary) for view in views),
         _tag("footer", "Every number on this page was recorded during the run it tells of."),
@@ -129,10 +129,21 @@ def _facts(trace: Trace) -> _Markup:
         "prompt tokens": f"{len(trace.prompt_tokens):,}",
         "ended by": _rule(trace.stop),
         "forward passes": f"{trace.forward_passes:,} for {trace.nodes:,} tokens",
+        **drafting(trace),
         "time": f"{trace.seconds:.2f} s",
     }
     rows = [part for name, fact in facts.items() for part in (_tag("dt", name), _tag("dd", fact))]
     return _tag("dl", *rows)
+
+
+def drafting(trace: Trace) -> dict[str, str]:
+    """What a run that wrote ahead says of its drafts; nothing where nobody drafted."""
+    passes = {"draft passes": f"{trace.draft_passes:,}"} if trace.draft_passes else {}
+    verdicts = [step.notes["verdict"] for step in trace.steps if "verdict" in step.notes]
+    if not verdicts:
+        return passes
+    drafted = sum(verdict in ("accepted", "rejected", "ignored") for verdict in verdicts)
+    return {**passes, "accepted": f"{verdicts.count('accepted'):,} of {drafted:,} drafted"}
 
 
 def _returned(trace: Trace) -> list[_Markup]:
@@ -152,10 +163,12 @@ def _rule(stop: Stop) -> str:
     return f"{stop.rule} ({stop.detail})" if stop.detail else stop.rule
 
 
-def _legend() -> _Markup:
+def _legend(paths: Sequence[Sequence[Step]]) -> _Markup:
     swatches = [
         _tag("span", words, class_=f"swatch p{number}") for number, words in enumerate(_CLASSES)
     ]
+    if any(step.raw is None for path in paths for step in path):
+        swatches.append(_tag("span", "not captured", class_="swatch unseen"))
     words = "Tint and bar: how probable the model found a token. "
     return _tag("p", words, *swatches, class_="legend")
 

@@ -6,7 +6,8 @@ any strategy by name and what a run does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,17 @@ from gradio.blocks import Block
 from gradio.components import Component
 
 from engine.settings import Limits, Setting
+from engine.strategy import Strategy
 from playground import Playground
-from playground.ui.controls import bind, control, shows
+from playground.ui.controls import bind, carriable, control, shown, shows
 from playground.ui.deck import Card, Deck
 from strategies import find
 
-_FIRST = 3  # settings shown at once; the rest is folded
+Asked = tuple[str, dict[str, Any]]  # a strategy and the settings that were given
+
+_FIRST = 4  # settings shown at once; the rest is folded
+_TOLD = 3  # of them in a run's heading
+_LAST = ("num_return_sequences",)  # says nothing about how the text is written
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ def _card(card: Card, count: int, lab: Playground, limits: Limits) -> DrawnCard:
     with gr.Column(min_width=230, variant="panel", elem_classes="card", key=("card", card.key)):
         with gr.Row(elem_classes="card-head", key=("head", card.key)):
             picker = gr.Dropdown(
-                [(_readable(id), id) for id in lab.offered()],
+                [(readable(id), id) for id in lab.offered()],
                 value=card.strategy,
                 label="strategy",
                 show_label=False,
@@ -64,7 +70,7 @@ def _card(card: Card, count: int, lab: Playground, limits: Limits) -> DrawnCard:
                 key=("remove", card.key),
             )
         gr.Markdown(strategy.summary, elem_classes="summary")
-        controls = _controls(card, strategy.own_settings, lab.defaults(card.strategy), limits)
+        controls = _controls(card, carried(strategy), lab.defaults(card.strategy), limits)
     return DrawnCard(card.key, picker, remove, controls)
 
 
@@ -72,7 +78,7 @@ def _controls(
     card: Card, settings: Mapping[str, Setting], defaults: Mapping[str, Any], limits: Limits
 ) -> dict[str, Component]:
     """The card's controls, the first few in sight, the rest folded unless one of them is set."""
-    names = _names(settings)
+    names = list(settings)
     drawn: dict[str, Component] = {}
 
     def show(name: str) -> None:
@@ -125,28 +131,51 @@ def _given(
     }
 
 
-def asked(deck: Deck, lab: Playground) -> list[tuple[str, dict[str, Any]]]:
-    """The runs the deck asks for: each strategy with the settings that were given."""
-    runs = []
-    for card in deck.cards:
-        settings = find(card.strategy).own_settings
-        values = {name: value for name, value in card.values.items() if name in settings}
-        runs.append((card.strategy, bind(settings, values, lab.defaults(card.strategy))))
-    return runs
+def asked(deck: Deck, lab: Playground) -> list[Asked]:
+    """The runs the deck asks for, card by card."""
+    return [asked_by(card, lab) for card in deck.cards]
+
+
+def asked_by(card: Card, lab: Playground) -> Asked:
+    """The run a card asks for."""
+    settings = find(card.strategy).own_settings
+    values = {name: value for name, value in card.values.items() if name in settings}
+    return card.strategy, bind(settings, values, lab.defaults(card.strategy))
+
+
+def showing(strategy: str, given: Mapping[str, Any], lab: Playground) -> dict[str, Any]:
+    """What a card's controls show for settings that were given; defaults are left to the model."""
+    defaults = lab.defaults(strategy)
+    return {
+        name: shown(setting, given[name])
+        for name, setting in carried(find(strategy)).items()
+        if name in given and given[name] != defaults[name]
+    }
 
 
 def heading(strategy: str, given: Mapping[str, Any], lab: Playground) -> tuple[str, str]:
-    """A run's name and its settings: those in sight on its card, and all that were given."""
-    settings, defaults = find(strategy).own_settings, lab.defaults(strategy)
-    in_sight = {name: defaults[name] for name in _names(settings)[:_FIRST]}
-    told = [f"{name} {value}" for name, value in {**in_sight, **given}.items() if value is not None]
-    return _readable(strategy), " · ".join(told) or "no settings of its own"
+    """A run's name and its settings: the first of its card, and all that were given."""
+    defaults = lab.defaults(strategy)
+    first = {name: defaults[name] for name in list(carried(find(strategy)))[:_TOLD]}
+    told = [f"{name} {value}" for name, value in {**first, **given}.items() if value is not None]
+    return readable(strategy), " · ".join(told) or "no settings of its own"
 
 
-def _names(settings: Mapping[str, Setting]) -> list[str]:
-    """The settings a form can carry."""
-    return [name for name, setting in settings.items() if not setting.python_only]
+def carried(strategy: Strategy) -> dict[str, Setting]:
+    """The settings a card has controls for, those the strategy adds before those it inherits."""
+    settings = carriable(strategy.own_settings)
+    order = dict.fromkeys(_declared(strategy.params))
+    names = sorted((name for name in order if name in settings), key=_LAST.__contains__)
+    return {name: settings[name] for name in names}
 
 
-def _readable(strategy: str) -> str:
+def _declared(params: type) -> Iterator[str]:
+    """The fields of a dataclass as it lists them, but a class before its bases."""
+    yield from inspect.get_annotations(params)
+    for base in reversed(params.__bases__):
+        yield from _declared(base)
+
+
+def readable(strategy: str) -> str:
+    """A strategy's name as people read it."""
     return strategy.replace("_", " ")

@@ -16,8 +16,10 @@ from gradio.components import Component
 
 from engine.errors import PlaygroundError
 from engine.settings import Limits, Setting
+from playground import configs
 
 AUTOMATIC = "model's own"  # said where nothing is given
+NOTHING = "none"  # and where a generation config has no such field
 
 # A slider over a wider range cannot be aimed.
 _AIMABLE = {int: 1_000, float: 2}
@@ -42,7 +44,13 @@ def control(setting: Setting, value: Any, default: Any, limits: Limits, **place:
         return gr.Checkbox(**common)
     if setting.kind in (int, float):
         return _number(setting, default, limits, common)
-    return gr.Textbox(placeholder=AUTOMATIC, max_lines=3, **common)
+    unset = AUTOMATIC if setting.name in configs.FIELDS else NOTHING
+    return gr.Textbox(placeholder=unset, max_lines=3, **common)
+
+
+def carriable(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings a form can carry."""
+    return {name: setting for name, setting in settings.items() if not setting.python_only}
 
 
 def _number(
@@ -91,6 +99,8 @@ def shown(setting: Setting, value: Any) -> Any:
         return next(same, "")
     if setting.kind in (bool, int, float) or value is None:
         return value
+    if setting.kind is object and isinstance(value, str) and not shows(setting, value, value):
+        return json.dumps(value, ensure_ascii=False)  # bare, its commas would divide it
     return _spelled(value)
 
 

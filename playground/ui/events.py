@@ -18,7 +18,8 @@ from gradio.components import Component
 from engine.errors import PlaygroundError
 from engine.settings import SHARED, Limits
 from playground import Playground
-from playground.ui import cards, figures
+from playground.ui import cards, configurations, figures
+from playground.ui.configurations import Section
 from playground.ui.controls import bind
 from playground.ui.deck import Deck
 from playground.ui.examples import EXAMPLES, Example
@@ -57,6 +58,7 @@ class Parts:
     run: gr.Button
     stop: gr.Button
     add: gr.Button
+    configurations: Section
     live: gr.HTML
     results: gr.State
     plots: list[gr.Plot]
@@ -85,6 +87,7 @@ def connect(page: gr.Blocks, parts: Parts, loader: Loader, limits: Limits, runs:
     parts.results.change(figures.drawn, parts.results, parts.plots, **_QUICK)
     _connect_model(page, parts, loader)
     _connect_examples(parts, limits)
+    _connect_files(parts, loader)
 
 
 def _connect_model(page: gr.Blocks, parts: Parts, loader: Loader) -> None:
@@ -124,8 +127,24 @@ def _connect_examples(parts: Parts, limits: Limits) -> None:
         )
 
 
+def _connect_files(parts: Parts, loader: Loader) -> None:
+    """What needs no card: a deck that has just changed holds all that its controls show."""
+    form = parts.form
+
+    def take(values: Values) -> tuple[Deck, dict[str, Any]]:
+        return values[parts.deck], _shared(form, values)
+
+    inputs: set[Block] = {parts.deck, *form.shared.values()}
+    changed = (parts.deck.change, parts.loaded.change)
+    configurations.connect_deck(parts.configurations, inputs, take, loader, changed, **_QUICK)
+    configurations.connect_load(parts.configurations, parts.deck, form.shared, loader, **_QUICK)
+
+
 def draw_cards(parts: Parts, loader: Loader, limits: Limits, runs: Runs) -> None:
-    """Draw the cards whenever the deck changes; events that read their controls come with them."""
+    """Draw the cards whenever the deck changes; events that read their controls come with them.
+
+    Such events must have no listener elsewhere: Gradio would let this one take its place.
+    """
 
     def draw(deck: Deck, loaded: bool) -> None:
         if not loader.loaded:
@@ -134,6 +153,7 @@ def draw_cards(parts: Parts, loader: Loader, limits: Limits, runs: Runs) -> None
         drawn = cards.draw(deck, lab, limits)
         _connect_cards(parts, drawn, lab, limits)
         _connect_run(parts, drawn, lab, runs)
+        _connect_configurations(parts, drawn, lab)
         # Run is only usable from here on: a press before would reach nothing.
         ready = gr.HTML(js_on_load="trigger('drawn')", elem_classes="signal")
         ready.drawn(_buttons_now(runs), None, [parts.run, parts.stop], **_QUICK)
@@ -180,18 +200,32 @@ def _controls(drawn: list[cards.DrawnCard]) -> list[Component]:
     return [control for card in drawn for control in card.controls.values()]
 
 
+def _connect_configurations(parts: Parts, drawn: list[cards.DrawnCard], lab: Playground) -> None:
+    form = parts.form
+
+    def take(values: Values) -> tuple[Deck, dict[str, Any]]:
+        return cards.filled(values[parts.deck], drawn, values, lab), _shared(form, values)
+
+    inputs: set[Block] = {parts.deck, *form.shared.values(), *_controls(drawn)}
+    configurations.connect_cards(
+        parts.configurations, inputs, take, lab, parts.live.ended, **_QUICK
+    )
+
+
+def _shared(form: Form, values: Values) -> dict[str, Any]:
+    return bind(SHARED, {name: values[field] for name, field in form.shared.items()}, {})
+
+
 def _connect_run(parts: Parts, drawn: list[cards.DrawnCard], lab: Playground, runs: Runs) -> None:
     form = parts.form
 
     def wish(values: Values) -> Wish:
         prompt = values[form.prompt]
-        deck = cards.filled(values[parts.deck], drawn, values, lab)
-        shared = {name: values[field] for name, field in form.shared.items()}
-        asked = cards.asked(deck, lab)
+        asked = cards.asked(cards.filled(values[parts.deck], drawn, values, lab), lab)
         return Wish(
             [{"role": "user", "content": prompt}] if values[form.kind] == KINDS[1] else prompt,
             runs=asked,
-            shared=bind(SHARED, shared, {}),
+            shared=_shared(form, values),
             headings=[cards.heading(strategy, given, lab) for strategy, given in asked],
         )
 

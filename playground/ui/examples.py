@@ -67,4 +67,42 @@ EXAMPLES = (
         chat=True,
         max_new_tokens=56,
     ),
+    Example(
+        "Out of the circle",
+        "Contrastive search weighs a few probable tokens and takes off for likeness to what was "
+        "already said. Greedy decoding repeats whole sentences here; contrastive search repeats "
+        "none, at the price of reading every candidate.",
+        "In the middle of the night, the sailor",
+        (("greedy", {}), ("contrastive_search", {})),
+        max_new_tokens=72,
+    ),
+    Example(
+        "Write ahead, then check",
+        "Three times the same text. Greedy decoding asks the model once for every token; the "
+        "others have a draft of several tokens judged in one pass, copied from the text so far or "
+        "written by a tiny story model. Compare the forward passes, and how many drafted tokens "
+        "were accepted; it saves time where a pass takes long, with a large model.",
+        "Once upon a time, there was a little girl named Lily. Lily had a red ball. Lily loved "
+        "her red ball very much. One day, Lily lost her red ball. She looked for her red ball",
+        (
+            ("greedy", {}),
+            ("prompt_lookup", {}),
+            ("universal_speculative", {"num_assistant_tokens": 8}),
+        ),
+        max_new_tokens=64,
+    ),
+    Example(
+        "Beams unlike each other",
+        "Beam search returns four versions of one text. Groups of beams that avoid each other's "
+        "words return four texts, less probable ones: compare the scores, and press them to read.",
+        "The door opened and",
+        (
+            ("beam_search", {"num_beams": 4, "num_return_sequences": 4}),
+            (
+                "diverse_beam_search",
+                {"num_beams": 4, "num_beam_groups": 4, "num_return_sequences": 4},
+            ),
+        ),
+        max_new_tokens=24,
+    ),
 )

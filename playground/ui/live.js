@@ -221,9 +221,11 @@ function say(news) {
 }
 
 // The runs are over, and so is the feed: Python tidies up, and whoever waits can see it.
+// Two events, as Gradio lets a listener drawn with the cards take the place of one of the page.
 function end() {
   element.dataset.over = feed;
   trigger("over");
+  trigger("ended");
 }
 
 let feed = "";

@@ -20,6 +20,7 @@ from typing import Any
 import gradio as gr
 
 from engine.trace import Candidate, Distribution, Step, Stop, Trace, Update
+from playground.report import drafting
 
 _HERE = Path(__file__).parent
 
@@ -39,7 +40,8 @@ _STOPS = {
 def component() -> gr.HTML:
     """The live view: its value is what a feed's `take` gave.
 
-    ``begun`` fires when it hears of a feed for the first time, ``over`` at the feed's end.
+    ``begun`` fires when it hears of a feed for the first time, ``over`` at the feed's end, and
+    ``ended`` with it, for those who are drawn with the cards.
     """
     return gr.HTML(
         value="",
@@ -176,13 +178,15 @@ def _end(trace: Trace) -> dict[str, Any]:
     """What a finished column says below its text."""
     tokens = len(trace.sequences[0].token_ids) if trace.sequences else 0
     rate = tokens / trace.seconds if trace.seconds else 0.0
+    figures = {
+        "tokens": str(tokens),
+        "seconds": f"{trace.seconds:.2f}",
+        "tokens/s": f"{rate:.1f}",
+        "forward passes": str(trace.forward_passes),
+        **drafting(trace),
+    }
     return {
-        "figures": [
-            ["tokens", str(tokens)],
-            ["seconds", f"{trace.seconds:.2f}"],
-            ["tokens/s", f"{rate:.1f}"],
-            ["forward passes", str(trace.forward_passes)],
-        ],
+        "figures": list(figures.items()),
         "stop": stop_words(trace.stop),
         "rule": trace.stop.rule,
         "error": trace.error,

@@ -10,8 +10,8 @@ import gradio as gr
 from gradio.components import Component
 
 from engine.settings import SHARED, Limits
-from playground.ui import figures, live
-from playground.ui.controls import control
+from playground.ui import configurations, figures, live
+from playground.ui.controls import carriable, control
 from playground.ui.deck import Deck
 from playground.ui.events import IN_SIGHT, KINDS, Form, Parts, connect, draw_cards
 from playground.ui.examples import EXAMPLES, FIRST
@@ -24,11 +24,14 @@ _WHAT_THIS_IS = (
     "side, every number taken from the run itself."
 )
 
+# Saved and loaded files are looked through every hour, and cleared away a day after they came.
+_FILES_LIVE = (3_600, 86_400)
+
 
 def build(loader: Loader, limits: Limits) -> gr.Blocks:
     """The page for the lab that ``loader`` brings, within ``limits``."""
     runs = Runs()
-    page = gr.Blocks(title="Decoding Playground", fill_width=True)
+    page = gr.Blocks(title="Decoding Playground", fill_width=True, delete_cache=_FILES_LIVE)
     with page:
         with gr.Row(elem_id="head"):
             gr.Markdown(_WHAT_THIS_IS)
@@ -49,6 +52,7 @@ def build(loader: Loader, limits: Limits) -> gr.Blocks:
             run=run,
             stop=stop,
             add=add,
+            configurations=configurations.section(),
             live=live.component(),
             results=gr.State(figures.Results(), time_to_live=3600),
             plots=figures.places(),
@@ -86,12 +90,12 @@ def _form(limits: Limits) -> Form:
             )
             with gr.Row(elem_classes="settings"):
                 shared = {name: _shared(name, limits) for name in IN_SIGHT}
-    folded = [name for name, setting in SHARED.items() if not setting.python_only]
     with (
         gr.Accordion("Settings for every strategy", open=False, elem_id="shared"),
         gr.Row(elem_classes="settings"),
     ):
-        shared |= {name: _shared(name, limits) for name in folded if name not in IN_SIGHT}
+        folded = [name for name in carriable(SHARED) if name not in IN_SIGHT]
+        shared |= {name: _shared(name, limits) for name in folded}
     return Form(prompt, kind, shared)
 
 

@@ -6,13 +6,16 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
+import app
 from engine.errors import PlaygroundError
 from engine.settings import SHARED, Limits, Setting, check
+from playground import Playground
 from playground.ui import cards
 from playground.ui.controls import bind, control, read, shown
 from playground.ui.deck import Deck
 from playground.ui.examples import EXAMPLES
 from strategies import find, registered
+from tests.tiny import tiny
 
 LIMITS = Limits()
 EVERY = [
@@ -91,6 +94,9 @@ def test_every_declared_setting_has_a_control_with_its_name_and_help(declared):
         (setting(str), "words, and more"),
         (setting(object, choices=(False, True, "never")), True),
         (setting(object, choices=(False, True, "never")), "never"),
+        (setting(object), "fox, and dog"),
+        (setting(object), "[fox"),
+        (setting(object), "42"),
         (setting(object), ["fox", "dog"]),
         (setting(object), {"fox": -5.0}),
         (setting(object), [[1, 2], [3]]),
@@ -196,6 +202,46 @@ def test_cards_show_their_values_and_the_models_defaults(lab):
     assert card.controls["top_k"].value == "50"
     assert card.controls["top_p"].value == 1.0
     assert card.controls["min_p"].value is None
+
+
+@pytest.mark.parametrize(
+    ("strategy", "first"),
+    [
+        ("sample", ["temperature", "top_k", "top_p"]),
+        ("beam_search", ["num_beams", "length_penalty", "early_stopping"]),
+        ("beam_sample", ["num_beams", "length_penalty", "early_stopping"]),
+        ("dola", ["dola_layers", "do_sample", "temperature"]),
+        ("universal_speculative", ["assistant_model", "do_sample", "num_assistant_tokens"]),
+    ],
+)
+def test_a_card_begins_with_what_makes_its_strategy_what_it_is(lab, strategy, first):
+    [card], _ = drawn(Deck().add(strategy), lab)
+    assert list(card.controls)[:3] == first
+
+
+@pytest.mark.parametrize("strategy", registered())
+def test_a_card_has_every_setting_a_form_can_carry(lab, strategy):
+    [card], _ = drawn(Deck().add(strategy), lab)
+    own = find(strategy).own_settings
+    assert set(card.controls) == {name for name in own if not own[name].python_only}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_code_of_ones_own_is_offered_where_it_is_allowed(allowed):
+    lab = Playground(tiny("llama"), allow_custom=allowed)
+    [card], _ = drawn(Deck().add("greedy"), lab)
+    assert ("custom" in [id for _, id in card.picker.choices]) == allowed
+
+
+def test_visitors_may_run_code_of_their_own_only_if_the_server_was_started_so(monkeypatch):
+    def start(*_, allow_custom, **__):
+        return SimpleNamespace(model=SimpleNamespace(name="toy"), allows=allow_custom)
+
+    monkeypatch.setattr(app, "Playground", start)
+    usual, allowing = (
+        app._load(app.parser().parse_args(words), LIMITS) for words in ([], ["--allow-custom"])
+    )
+    assert (usual.allows, allowing.allows) == (False, True)
 
 
 def test_only_what_was_changed_is_asked_for(lab):

@@ -110,6 +110,37 @@ def test_beams_revise_their_text_and_every_returned_one_can_be_read(page):
     assert column(page, 1).locator('[aria-pressed="true"]').inner_text() == "2. -0.2500"
 
 
+def figures(page, index):
+    """What a column says below its text."""
+    words = column(page, index).locator(".figures")
+    names, values = (words.locator(part).all_inner_texts() for part in ("dt", "dd"))
+    return dict(zip(names, values, strict=True))
+
+
+def test_a_token_nobody_saw_being_chosen_is_told_apart_by_its_shape(page):
+    assert not page.locator("#live .missed").is_visible()
+    with following(page, "drafts"):
+        pass
+    [missed] = column(page, 0).locator(".unseen").all()
+    assert missed.inner_text() == " taken"
+    assert missed.get_attribute("aria-label") == "taken, not captured"
+    style = missed.evaluate("t => [getComputedStyle(t).outlineStyle, t.style.background]")
+    assert style == ["dotted", ""]
+    assert page.locator("#live .missed").is_visible()  # the legend
+    missed.hover()
+    assert "Not captured" in page.inner_text("#live .candidates")
+
+
+def test_a_run_that_writes_ahead_says_what_became_of_its_drafts(page):
+    with following(page, "drafts"):
+        pass
+    told = figures(page, 1)
+    assert (told["forward passes"], told["draft passes"]) == ("1", "3")
+    assert told["accepted"] == "1 of 3 drafted"
+    for column_without in (0, 2):
+        assert not {"draft passes", "accepted"} & figures(page, column_without).keys()
+
+
 def test_nothing_is_lost_when_news_comes_faster_than_frames(page):
     with following(page, "many"):
         page.wait_for_selector("#live .token")

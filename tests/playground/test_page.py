@@ -193,6 +193,12 @@ def test_bad_input_is_answered_with_a_message_and_loses_nothing(page, folder, fi
     assert page.input_value("#shared-max_new_tokens input[type=number]") == "4"
 
 
+def test_code_of_ones_own_is_not_offered_unless_the_server_allows_it(page):
+    page.locator(".card").nth(0).get_by_role("combobox").first.click()
+    page.get_by_role("option", name="greedy").wait_for()
+    assert page.get_by_role("option", name="custom").count() == 0
+
+
 def test_a_message_is_answered_in_the_models_own_chat_format(page, lab):
     page.fill("#prompt textarea", "Name three fruits.")
     page.get_by_label("message to answer").check()

@@ -94,6 +94,33 @@ def test_every_fact_of_a_run_is_on_the_page(opened, toy_traces):
     assert "dola needs <more> layers" in failed
 
 
+def test_drafts_and_what_became_of_them_are_on_the_page(opened, greedy_trace):
+    fates = ("accepted", "rejected", "ignored", "ignored", "bonus")
+    steps = tuple(
+        dataclasses.replace(step, notes={"verdict": fate})
+        for step, fate in zip(greedy_trace.steps, fates, strict=True)
+    )
+    ticks = (dataclasses.replace(greedy_trace.ticks[0], draft_passes=4),)
+    page = opened([dataclasses.replace(greedy_trace, steps=steps, ticks=ticks), greedy_trace])
+    drafting, plain = (page.locator("article").nth(at).inner_text() for at in range(2))
+    assert "draft passes\n4" in drafting and "accepted\n1 of 4 drafted" in drafting
+    assert "draft" not in plain
+
+
+def test_a_token_nobody_saw_being_chosen_is_told_apart_by_its_shape(opened, greedy_trace):
+    nothing = {"raw": None, "final": None, "rank": None, "distribution": None}
+    first, *rest = greedy_trace.steps
+    steps = (dataclasses.replace(first, **nothing), *rest)
+    page = opened([dataclasses.replace(greedy_trace, steps=steps)])
+    outline = "token => getComputedStyle(token).outlineStyle"
+    assert page.locator(".token").nth(0).evaluate(outline) == "dotted"
+    assert page.locator(".token").nth(1).evaluate(outline) == "none"
+    assert page.locator(".legend .unseen").inner_text() == "not captured"
+    page.locator(".token").nth(0).hover()
+    assert "not captured" in shown(page)
+    assert opened([greedy_trace]).locator(".legend .unseen").count() == 0
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_a_phone_and_follows_the_theme(opened, toy_traces, scheme):
     phone = {"viewport": {"width": 390, "height": 800}, "color_scheme": scheme}

@@ -7,9 +7,12 @@ and drawing the cards takes the seconds the file names. The prompt names the scr
 import math
 import sys
 import time
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+
+from transformers import GenerationConfig
 
 from engine.settings import Limits
 from engine.trace import (
@@ -23,6 +26,7 @@ from engine.trace import (
     Trace,
     Update,
 )
+from playground import configs
 from playground.ui.loading import Loader
 from playground.ui.look import CSS, theme
 from playground.ui.page import build
@@ -38,6 +42,16 @@ def step(id, parent, text, probability=0.5, event="chosen"):
     given = Distribution((chosen, rival), ("top_p",), 1.5, 0.5, 2)
     raw, final = math.log(probability), math.log(0.75)
     return Step(id, parent, id, token, text, event, raw, final, 1, given, {})
+
+
+def unseen(id, parent, text):
+    """A token nobody knows the distribution of."""
+    known = step(id, parent, text)
+    return replace(known, raw=None, final=None, rank=None, distribution=None)
+
+
+def drafted(id, parent, text, verdict):
+    return replace(step(id, parent, text), notes={"verdict": verdict})
 
 
 def trace(strategy, steps, paths, stop, scores=(None,), error=None):
@@ -75,6 +89,18 @@ def toys():
     yield Update(1, (), 3, best)
 
 
+def drafts():
+    """A run that cannot be seen throughout, one that writes ahead, and one of an older kind."""
+    foreign = [step(0, None, " seen"), unseen(1, 0, " taken"), step(2, 1, " seen")]
+    verdicts = ("accepted", "rejected", "ignored", "resampled")
+    ahead = [drafted(id, None, f" {verdict}", verdict) for id, verdict in enumerate(verdicts)]
+    yield Update(0, tuple(foreign), 2, trace("custom", foreign, [(0, 1, 2)], Stop("recipe")))
+    told = trace("speculative", ahead, [(0,)], Stop("length"))
+    told = replace(told, ticks=(Tick(1, 4, 100.0, draft_passes=3),))
+    yield Update(1, tuple(ahead), 0, told)
+    yield Update(2, (), None, trace("greedy", [], [()], Stop("length")))
+
+
 def many():
     """Far more news at once than a browser has frames."""
     steps = [step(0, None, "0 ")]
@@ -103,7 +129,9 @@ def forever(stop):
 
 
 class Lab:
-    model = SimpleNamespace(name="toy")
+    model = SimpleNamespace(
+        name="toy", module=SimpleNamespace(generation_config=GenerationConfig())
+    )
 
     def __init__(self, gate=Path("/dev/null")):
         self._gate = gate
@@ -115,10 +143,15 @@ class Lab:
         time.sleep(float(self._gate.read_text() or 0))
         return {name: known.default for name, known in find(strategy).own_settings.items()}
 
+    def configuration(self, choice, **shared):
+        id, settings = choice
+        return configs.configured(GenerationConfig(), find(id), settings)
+
     def stream(self, prompt, runs, *, stop, **shared):
         if prompt == "broken":
             raise RuntimeError("a bug")
-        return {"toys": toys, "many": many, "forever": lambda: forever(stop)}[prompt]()
+        scripts = {"toys": toys, "drafts": drafts, "many": many, "forever": lambda: forever(stop)}
+        return scripts[prompt]()
 
 
 def main():
