@@ -128,6 +128,8 @@ class Loaded:
 def load(paths: Sequence[Path], lab: Playground) -> list[Loaded]:
     """Every file as a form takes it, or a `PlaygroundError` about one that is no config."""
     most = lab.limits.strategies
+    if not paths:
+        raise PlaygroundError("there is no file to load")
     if len(paths) > most:
         raise PlaygroundError(f"{len(paths)} files; at most {most} strategies run side by side")
     for path in paths:

@@ -1,5 +1,6 @@
 """Where drafts come from: another model, the model's first layers, the text itself."""
 
+import threading
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any
@@ -259,3 +260,25 @@ def test_drafts_of_another_build_are_refused() -> None:
     foreign = replace(tiny("t5"), name="foreign", tokenizer=readable(True).tokenizer)
     with pytest.raises(PlaygroundError, match="drafts of one vocabulary"):
         run(tiny("t5"), ("speculative", {"assistant_model": foreign}))
+
+
+def test_what_nobody_judged_is_not_returned_when_a_run_is_stopped() -> None:
+    lab, stop = Playground(tiny("llama")), threading.Event()
+    settings = {"num_assistant_tokens": 12, **SURE}
+    for update in lab.stream(PROMPT, [("speculative", settings)], max_new_tokens=24, stop=stop):
+        if sum(step.event == "drafted" for step in update.steps) and update.trace is None:
+            stop.set()  # in the middle of a draft
+    assert update.trace is not None and update.trace.stop.rule == "cancelled"
+    returned = [step for sequence in update.trace.sequences for step in sequence.steps]
+    assert all(update.trace.steps[step].event != "drafted" for step in returned)
+
+
+def test_every_token_of_a_chain_is_on_the_bill() -> None:
+    settings = {"num_assistant_tokens": 4, **SURE}
+    asked = {"max_new_tokens": 11, "suppress_tokens": [2]}  # nothing ends before the length
+    [trace] = run(tiny("llama"), ("speculative", settings), **asked)
+    drafted = sum(step.notes["verdict"] in ("accepted", "rejected") for step in trace.steps)
+    assert drafted == 8 and trace.forward_passes == 1 + 3
+    # The prompt twice; by the model every token but the last; by the draft every token but the
+    # last it drafts and what follows that.
+    assert trace.nodes == 2 * len(PROMPT) + 10 + 8
