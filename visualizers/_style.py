@@ -138,17 +138,22 @@ def percent(probability: float) -> str:
 
 def labels(traces: Sequence[Trace]) -> tuple[str, ...]:
     """One name per trace, no two alike: its strategy and what tells it from the others."""
-    facts = [{**trace.settings, "seed": trace.seed} for trace in traces]
-    names = [
-        " · ".join([trace.strategy, *_telling(own, [other for other in facts if other is not own])])
-        for trace, own in zip(traces, facts, strict=True)
-    ]
+    names = [" · ".join([trace.strategy, *_told(trace, traces)]) for trace in traces]
     seen: Counter[str] = Counter()
     for place, name in enumerate(names):
         seen[name] += 1
         if seen[name] > 1:
             names[place] = f"{name} ({seen[name]})"
     return tuple(names)
+
+
+def _told(trace: Trace, traces: Sequence[Trace]) -> list[str]:
+    """What to say besides the strategy: nothing where no other trace has the same one."""
+    alike = [other for other in traces if other.strategy == trace.strategy]
+    if len(alike) == 1 < len(traces):
+        return []
+    facts = [{**other.settings, "seed": other.seed} for other in alike if other is not trace]
+    return _telling({**trace.settings, "seed": trace.seed}, facts)
 
 
 # Said of a trace that stands alone, these would tell nothing.
