@@ -88,7 +88,9 @@ def _arguments(model: Model, settings: Mapping[str, Any]) -> dict[str, Any]:
     if negative := arguments.pop("negative_prompt", None):
         arguments["negative_prompt_ids"] = model.tokenizer(negative).input_ids
     if (ids := arguments.get("negative_prompt_ids")) is not None:
-        ids = torch.as_tensor(ids, device=model.device).reshape(1, -1)
+        # Guidance reads it once for every row it is asked about.
+        rows = max(arguments.get("num_beams") or 1, arguments.get("num_return_sequences") or 1)
+        ids = torch.as_tensor(ids, device=model.device).reshape(1, -1).repeat(rows, 1)
         arguments["negative_prompt_ids"] = ids
         arguments["negative_prompt_attention_mask"] = torch.ones_like(ids)
     if isinstance(fields := arguments.get("watermarking_config"), Mapping):

@@ -127,14 +127,14 @@ class Shared:
     repetition_penalty: float | None = setting(
         None,
         "Above 1 makes tokens that already occurred less likely, below 1 more likely.",
-        low=0.0,
-        open_low=True,
+        low=0.001,  # far below, dividing by it leaves no numbers
+        high=1000.0,
     )
     encoder_repetition_penalty: float | None = setting(
         None,
         "Above 1 favours tokens of the prompt, below 1 avoids them.",
-        low=0.0,
-        open_low=True,
+        low=0.001,
+        high=1000.0,
     )
     no_repeat_ngram_size: int | None = setting(
         None, "No run of this many tokens may occur twice; 0 turns it off.", kind=int, low=0

@@ -109,7 +109,7 @@ def drawn(setting: Setting) -> st.SearchStrategy[object]:
 
 @EVERY
 @pytest.mark.filterwarnings("ignore")  # transformers remarks on settings that make little sense
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40, derandomize=True)  # a red run is the change's own doing
 @given(data=st.data())
 def test_any_settings_give_a_valid_trace_or_a_refusal_that_names_one(
     id: str, data: st.DataObject, lab: Playground
