@@ -11,7 +11,8 @@ run: .venv/run
 	$(BIN)/python app.py
 
 test: .venv/test browser npm check
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/playground
+	$(BIN)/python -m pytest tests/playground # a browser and its server want both cores
 
 check: .venv/test
 	$(BIN)/ruff check .

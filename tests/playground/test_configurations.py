@@ -220,6 +220,8 @@ def test_what_cannot_be_written_says_so_and_no_text_is_markup(page):
     page.locator(".card").nth(0).get_by_role("combobox").first.click()
     page.get_by_role("option", name="custom").click()
     page.wait_for_selector("#changes >> text=1. custom")
+    page.wait_for_selector("#card-0-custom_generate textarea")
+    page.wait_for_timeout(2000)  # until the cards are drawn to the end
     page.fill("#card-0-custom_generate textarea", "<b>folder</b>")
     page.click("#look")
     page.wait_for_selector("#changes .refused >> text=it has no field for custom_generate")

@@ -83,7 +83,7 @@ def toys():
     error = Stop("error"), (None,), f"no more memory {EVIL}"
     yield Update(2, (), 0, trace("sample", failed, [(0,)], *error))
     yield Update(1, (beams[3],), 3)
-    time.sleep(0.5)
+    time.sleep(2)
     yield Update(0, (evil[2],), 2, trace("greedy", evil, [(0, 1, 2)], Stop("end_token", EVIL)))
     best = trace("beam_search", beams, [(1, 3), (0, 2)], Stop("length"), (-0.1, -0.25))
     yield Update(1, (), 3, best)
