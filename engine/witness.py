@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -47,7 +48,9 @@ class Witness:
         self._call = call
         self._seen: queue.SimpleQueue[Sighting | None] = queue.SimpleQueue()
         self._logits: OrderedDict[Text, Tensor] = OrderedDict()  # not yet asked processors about
-        self._texts: dict[int, list[Text]] = {}  # what each cache holds, row by row
+        # What each cache holds, row by row; weakly, as another one may come to lie in its place.
+        self._texts: WeakKeyDictionary[Any, list[Text]] = WeakKeyDictionary()
+        self._asking: list[Text] = []  # the texts of the pass under way, where they are known
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="recipe", daemon=True)
         self.passes = 0
@@ -109,11 +112,12 @@ class Witness:
         if self._stop.is_set():
             raise Stopped
         ids, cache = _inputs(args, kwargs)
+        self._asking = []
         if ids is None:
             return
         self.passes += 1
         self.tokens += ids.numel()
-        before = self._texts.get(id(cache), []) if cache is not None else []
+        before = self._texts.get(cache, []) if cache is not None else []
         held = int(cache.get_seq_length()) if cache is not None else 0
         # Rows may have been exchanged inside the cache: only one row is sure to go on from itself.
         if held == 0:
@@ -124,7 +128,7 @@ class Witness:
             texts = []
         self._asking = texts
         if cache is not None:
-            self._texts[id(cache)] = texts
+            self._texts[cache] = texts
 
     def _answered(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
         logits = getattr(output, "logits", None)
