@@ -93,8 +93,10 @@ def _arguments(model: Model, settings: Mapping[str, Any]) -> dict[str, Any]:
         ids = torch.as_tensor(ids, device=model.device).reshape(1, -1).repeat(rows, 1)
         arguments["negative_prompt_ids"] = ids
         arguments["negative_prompt_attention_mask"] = torch.ones_like(ids)
-    if isinstance(fields := arguments.get("watermarking_config"), Mapping):
-        arguments["watermarking_config"] = _watermark(fields)
+    if (mark := arguments.get("watermarking_config")) is not None:
+        arguments["watermarking_config"] = _watermark(mark)
+    if (decay := arguments.get("exponential_decay_length_penalty")) is not None:
+        _check_decay(decay)
     return arguments
 
 
@@ -105,8 +107,20 @@ def _texts(value: Any) -> list[str]:
     return texts
 
 
-def _watermark(fields: Mapping[str, Any]) -> WatermarkingConfig | SynthIDTextWatermarkingConfig:
+def _check_decay(value: Any) -> None:
+    pair = list(value) if isinstance(value, list | tuple) else []
+    if len(pair) != 2 or not all(type(number) in (int, float) for number in pair):
+        raise PlaygroundError(
+            f"exponential_decay_length_penalty is {value!r}; it must be [start, factor]"
+        )
+
+
+def _watermark(fields: Any) -> WatermarkingConfig | SynthIDTextWatermarkingConfig:
     """The kind of watermark these fields belong to: only SynthID has keys and an n-gram length."""
+    if isinstance(fields, WatermarkingConfig | SynthIDTextWatermarkingConfig):
+        return fields
+    if not isinstance(fields, Mapping):
+        raise PlaygroundError(f"watermarking_config is {fields!r}; it must be names and values")
     kind = SynthIDTextWatermarkingConfig if "ngram_len" in fields else WatermarkingConfig
     try:
         return kind(**fields)
@@ -120,7 +134,7 @@ def _refusals_as_errors(settings: Mapping[str, Any]) -> Iterator[None]:
     try:
         with quiet():
             yield
-    except (ValueError, TypeError, NotImplementedError, AttributeError, LookupError) as error:
+    except (ValueError, TypeError, NotImplementedError) as error:
         named = any(name in str(error) for name in settings)
         which = "" if named else f" ({', '.join(settings)})"
         raise PlaygroundError(f"transformers refuses these settings{which}: {error}") from error

@@ -76,8 +76,8 @@ def write(strategy: str, folder: Path) -> list[Path]:
     """Write the strategy's folder; gives the files written."""
     found = find(strategy)
     module = sys.modules[found.decode.__module__]
-    if not hasattr(module, "generate"):
-        able = [id for id, other in registered().items() if _module(other, "generate")]
+    if not _is_recipe(found):
+        able = [id for id, other in registered().items() if _is_recipe(other)]
         near = did_you_mean(strategy, able)
         raise PlaygroundError(
             f"{strategy} is no recipe for transformers{near or '; there are ' + ', '.join(able)}"
@@ -92,8 +92,8 @@ def write(strategy: str, folder: Path) -> list[Path]:
     return list(files)
 
 
-def _module(strategy: Strategy, attribute: str) -> bool:
-    return hasattr(sys.modules[strategy.decode.__module__], attribute)
+def _is_recipe(strategy: Strategy) -> bool:
+    return hasattr(sys.modules[strategy.decode.__module__], "generate")
 
 
 def _parts(module: ModuleType) -> Iterator[ModuleType]:
