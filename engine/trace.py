@@ -58,6 +58,10 @@ class Distribution:
     Entropies are in nats. ``candidates`` are the most probable tokens before and after the
     processors, so that what was cut stays visible; ``kept`` counts the tokens that still could
     have been chosen.
+
+    Of each processor ``kept_after`` counts the tokens it left, and ``cutoffs`` has the smallest
+    probability before it of a token it kept (None where it cut none). ``raw_varentropy`` is the
+    variance of the model's surprisal, in square nats. Traces of version 1 have none of the three.
     """
 
     candidates: tuple[Candidate, ...]
@@ -65,6 +69,9 @@ class Distribution:
     raw_entropy: float
     final_entropy: float
     kept: int
+    raw_varentropy: float | None = None
+    kept_after: tuple[int, ...] = ()
+    cutoffs: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,11 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Trace:
-    """A whole run."""
+    """A whole run.
+
+    ``prefix`` is what stood after the prompt before the run began, where it goes on from a text
+    that was there: steps and sequences tell of what came after it.
+    """
 
     strategy: str
     settings: Mapping[str, Any]
@@ -155,6 +166,7 @@ class Trace:
     sequences: tuple[Sequence, ...]
     stop: Stop
     error: str | None = None
+    prefix: tuple[Token, ...] = ()
 
     @property
     def text(self) -> str:

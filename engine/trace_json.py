@@ -13,7 +13,8 @@ from typing import Any
 from engine.errors import PlaygroundError
 from engine.trace import Candidate, Distribution, Sequence, Step, Stop, Tick, Token, Trace
 
-VERSION = 1
+VERSION = 2
+_READ = (1, 2)  # version 1 had no prefix and said less of each distribution
 
 
 def write(trace: Trace) -> str:
@@ -39,6 +40,7 @@ class _Writer:
 
     def trace(self, trace: Trace) -> dict[str, Any]:
         prompt = [self._token(token) for token in trace.prompt_tokens]
+        prefix = [self._token(token) for token in trace.prefix]
         steps = [self._step(step) for step in trace.steps]
         return {
             "version": VERSION,
@@ -48,6 +50,7 @@ class _Writer:
             "model": trace.model,
             "prompt": trace.prompt,
             "prompt_tokens": prompt,
+            "prefix": prefix,
             "tokens": {str(id): text for id, text in self._spellings.items()},
             "distributions": self._rows,
             "steps": steps,
@@ -98,6 +101,9 @@ class _Writer:
                         [self._token(c.token), c.raw, *c.stages, c.final]
                         for c in distribution.candidates
                     ],
+                    distribution.raw_varentropy,
+                    distribution.kept_after,
+                    distribution.cutoffs,
                 ]
             )
         return index
@@ -105,9 +111,9 @@ class _Writer:
 
 def _trace(data: Mapping[str, Any]) -> Trace:
     version = data.get("version")
-    if version != VERSION:
+    if version not in _READ:
         raise PlaygroundError(
-            f"a trace of version {version!r}; this program reads version {VERSION}"
+            f"a trace of version {version!r}; this program reads versions 1 to {VERSION}"
         )
     tokens = {int(id): Token(int(id), text) for id, text in data["tokens"].items()}
     distributions = [_distribution(row, tokens) for row in data["distributions"]]
@@ -132,6 +138,7 @@ def _trace(data: Mapping[str, Any]) -> Trace:
         ),
         stop=Stop(*data["stop"]),
         error=data["error"],
+        prefix=tuple(tokens[id] for id in data.get("prefix", ())),
     )
 
 
@@ -157,7 +164,8 @@ def _step(
 
 
 def _distribution(row: list[Any], tokens: Mapping[int, Token]) -> Distribution:
-    processors, raw_entropy, final_entropy, kept, candidates = row
+    processors, raw_entropy, final_entropy, kept, candidates, *further = row
+    varentropy, kept_after, cutoffs = further or (None, (), ())
     return Distribution(
         candidates=tuple(
             Candidate(tokens[id], raw, tuple(stages), final)
@@ -167,4 +175,7 @@ def _distribution(row: list[Any], tokens: Mapping[int, Token]) -> Distribution:
         raw_entropy=raw_entropy,
         final_entropy=final_entropy,
         kept=kept,
+        raw_varentropy=varentropy,
+        kept_after=tuple(kept_after),
+        cutoffs=tuple(cutoffs),
     )

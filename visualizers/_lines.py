@@ -12,7 +12,16 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from engine.trace import Step, Trace
-from visualizers._style import at_least, blank, counted, escape, labels, spelled, trace_mark
+from visualizers._style import (
+    at_least,
+    blank,
+    counted,
+    escape,
+    labels,
+    pointed,
+    spelled,
+    trace_mark,
+)
 
 LOST = frozenset({"pruned", "rejected"})
 
@@ -76,7 +85,9 @@ def _point(step: Step, measure: Measure) -> Point:
     return Point(step.token.text, raw, final, step.rank, kept, step.event)
 
 
-def drawn(info: Lines, title: str, y_title: str, number: Number) -> go.Figure:
+def drawn(
+    info: Lines, title: str, y_title: str, number: Number, at: int | None = None
+) -> go.Figure:
     """Solid lines as the model gave it, and dotted stems to what was finally used if it differs."""
     figure = blank(title, "filled: the model's own · open: as finally used", "token", y_title)
     for line in info.lines:
@@ -86,7 +97,7 @@ def drawn(info: Lines, title: str, y_title: str, number: Number) -> go.Figure:
     longest = max((len(line.points) for line in info.lines), default=1)
     figure.update_layout(meta=at_least(180 + 8 * longest))
     figure.update_xaxes(counted(1, longest))
-    return figure
+    return pointed(figure, at)
 
 
 def _changed(point: Point) -> bool:

@@ -8,13 +8,24 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import plotly.graph_objects as go
 
 from engine.trace import Trace
 
-Draw = Callable[[Sequence[Trace]], go.Figure]
 Needs = Callable[[Trace], bool]
+
+# Where on the page a view stands.
+TABS = ("across", "tree", "why")
+
+
+class Draw(Protocol):
+    """Draws every trace of a comparison; ``at`` is the place in the texts (from 0) to point out."""
+
+    def __call__(self, traces: Sequence[Trace], at: int | None = None) -> go.Figure:
+        """The figure."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,7 @@ class View:
     id: str
     title: str
     order: int
+    tab: str
     needs: Needs
     draw: Draw
 
@@ -40,13 +52,17 @@ class View:
 _REGISTER: dict[str, View] = {}
 
 
-def view(id: str, *, title: str, order: int, needs: Needs) -> Callable[[Draw], Draw]:
-    """Register a drawing function under ``id``; ``order`` is its place on the page."""
+def view(
+    id: str, *, title: str, order: int, needs: Needs, tab: str = "across"
+) -> Callable[[Draw], Draw]:
+    """Register a drawing function under ``id``; ``order`` is its place on its tab of the page."""
+    if tab not in TABS:
+        raise ValueError(f"there is no tab {tab!r}; a view stands on one of {', '.join(TABS)}")
 
     def register(draw: Draw) -> Draw:
         if id in _REGISTER:
             raise ValueError(f"two views are called {id!r}")
-        _REGISTER[id] = View(id, title, order, needs, draw)
+        _REGISTER[id] = View(id, title, order, tab, needs, draw)
         return draw
 
     return register
@@ -54,7 +70,9 @@ def view(id: str, *, title: str, order: int, needs: Needs) -> Callable[[Draw], D
 
 def views() -> tuple[View, ...]:
     """Every view, in reading order."""
-    return tuple(sorted(_REGISTER.values(), key=lambda view: (view.order, view.id)))
+    return tuple(
+        sorted(_REGISTER.values(), key=lambda view: (TABS.index(view.tab), view.order, view.id))
+    )
 
 
 def applicable(traces: Sequence[Trace]) -> tuple[View, ...]:

@@ -103,6 +103,13 @@ def counted(first: int, last: int) -> dict[str, Any]:
     return {"range": [first - 0.5, last + 0.5], "dtick": 1 if last <= 20 else None}
 
 
+def pointed(figure: go.Figure, at: int | None) -> go.Figure:
+    """The figure with a line through one place of the texts, counted from 0."""
+    if at is not None:
+        figure.add_vline(at + 1, line={"color": INK, "width": 1.5, "dash": "dash"})
+    return figure
+
+
 def at_least(width: int) -> dict[str, int]:
     """What ``layout.meta`` tells a page: on a narrower screen scroll, do not squeeze (pixels)."""
     return {"min_width": width}

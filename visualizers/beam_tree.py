@@ -51,12 +51,12 @@ def needs(trace: Trace) -> bool:
     return any(count > 1 for count in siblings.values())
 
 
-@view("beam_tree", title="Beam tree", order=30, needs=needs)
-def beam_tree(traces: Sequence[Trace]) -> go.Figure:
+@view("beam_tree", title="Beam tree", order=10, tab="tree", needs=needs)
+def beam_tree(traces: Sequence[Trace], at: int | None = None) -> go.Figure:
     """Every hypothesis the search kept, pruned, finished or returned; the thicker a line, the more
     probable its token, and the best sequence runs along the top.
     """
-    return _figure(_info(traces))
+    return _figure(_info(traces), at)
 
 
 def _info(traces: Sequence[Trace]) -> Forest:
@@ -64,7 +64,7 @@ def _info(traces: Sequence[Trace]) -> Forest:
     return Forest(tuple(tree_of(trace, label) for trace, label in named if needs(trace)))
 
 
-def _figure(info: Forest) -> go.Figure:
+def _figure(info: Forest, at: int | None = None) -> go.Figure:
     figure = _canvas(info)
     annotations = []
     for row, tree in enumerate(info.trees, start=1):
@@ -73,7 +73,7 @@ def _figure(info: Forest) -> go.Figure:
     # All at once: one by one they take a second.
     figure.update_layout(annotations=annotations)
     _name_each_event_once(figure)
-    return figure
+    return style.pointed(figure, at)
 
 
 def _canvas(info: Forest) -> go.Figure:

@@ -20,13 +20,13 @@ def needs(trace: Trace) -> bool:
 
 
 @view("entropy", title="Entropy", order=20, needs=needs)
-def entropy(traces: Sequence[Trace]) -> go.Figure:
+def entropy(traces: Sequence[Trace], at: int | None = None) -> go.Figure:
     """How undecided the model was before each token: filled marks for its own distribution, open
     ones for the distribution finally used.
 
     Entropy is 0 nats when one token takes all and grows with the number of tokens that compete.
     """
-    return _figure(_info(traces))
+    return _figure(_info(traces), at)
 
 
 def _info(traces: Sequence[Trace]) -> Lines:
@@ -38,7 +38,7 @@ def _entropies(step: Step) -> tuple[float | None, float | None]:
     return (given.raw_entropy, given.final_entropy) if given else (None, None)
 
 
-def _figure(info: Lines) -> go.Figure:
-    figure = drawn(info, "Entropy", "entropy (nats)", lambda entropy: f"{entropy:.2f} nats")
+def _figure(info: Lines, at: int | None = None) -> go.Figure:
+    figure = drawn(info, "Entropy", "entropy (nats)", lambda entropy: f"{entropy:.2f} nats", at)
     figure.update_yaxes(rangemode="tozero")
     return figure

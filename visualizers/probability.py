@@ -21,13 +21,13 @@ def needs(trace: Trace) -> bool:
 
 
 @view("probability", title="Token probability", order=10, needs=needs)
-def probability(traces: Sequence[Trace]) -> go.Figure:
+def probability(traces: Sequence[Trace], at: int | None = None) -> go.Figure:
     """How probable each token of the best sequence was: filled marks as the model gave it, open
     ones as finally used.
 
     The two differ where a processor (temperature, top-p, a penalty, a watermark) had its say.
     """
-    return _figure(_info(traces))
+    return _figure(_info(traces), at)
 
 
 def _info(traces: Sequence[Trace]) -> Lines:
@@ -38,7 +38,7 @@ def _probabilities(step: Step) -> tuple[float | None, float | None]:
     return step.probability, step.used
 
 
-def _figure(info: Lines) -> go.Figure:
-    figure = drawn(info, "Token probability", "probability", percent)
+def _figure(info: Lines, at: int | None = None) -> go.Figure:
+    figure = drawn(info, "Token probability", "probability", percent, at)
     figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
     return figure

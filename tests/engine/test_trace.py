@@ -35,7 +35,7 @@ def test_the_file_is_strict_json_with_a_version(traces: list[Trace]) -> None:
         raise AssertionError(f"{constant} is not JSON")
 
     for trace in traces:
-        assert json.loads(trace.to_json(), parse_constant=refuse)["version"] == 1
+        assert json.loads(trace.to_json(), parse_constant=refuse)["version"] == 2
 
 
 @pytest.mark.parametrize(
