@@ -98,9 +98,9 @@ class Candidates:
             {
                 "beam": row,
                 "order": order,
-                "score": _finite(score),
-                "total": _finite(total),
-                "normalized": _finite(normalized),
+                "score": recorded(score),
+                "total": recorded(total),
+                "normalized": recorded(normalized),
             }
             for order, (row, score, total, normalized) in enumerate(
                 zip(self.rows, *(tensor.tolist() for tensor in numbers), strict=True)
@@ -112,6 +112,6 @@ class Candidates:
         return list(map(Pick, self.parents, self.tokens, events, notes))
 
 
-def _finite(score: float) -> float | None:
+def recorded(score: float) -> float | None:
     """A score for the record, or None where the candidate was ruled out."""
     return round(score, 6) if score > NEVER / 2 else None

@@ -52,8 +52,11 @@ class Hypotheses:
 
     def best(self, scores: Tensor) -> Tensor:
         """Where the best continuations stand in the flattened scores, (beams * vocab,)."""
-        sums = scores + self._totals[:, None]
-        return sums.flatten().topk(self._beams * breadth(self._run)).indices
+        return self.sums(scores).flatten().topk(self._beams * breadth(self._run)).indices
+
+    def sums(self, scores: Tensor) -> Tensor:
+        """What each text would have in all with each token, (beams, vocab)."""
+        return scores + self._totals[:, None]
 
     def candidates(self, scores: Tensor, places: Tensor) -> Candidates:
         """The continuations at some places of the flattened scores."""

@@ -6,7 +6,7 @@ score(v) = (1 - alpha) * p(v) - alpha * max over earlier tokens of cosine(h(v), 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from engine.in_transformers import custom_generate
 from engine.run import Node, Pick, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
+
+REMEMBERED = 256  # written tokens that the chosen one's likeness is told to: the last ones
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,13 @@ def contrastive_search(run: Run, params: Params) -> Decoding:
 
         # The degeneration penalty is the likeness to the most similar earlier token.
         ahead = _unit(run.hidden(children))  # (candidates, width)
-        similarity, earlier = (ahead @ context.T).max(-1)
+        likeness = ahead @ context.T  # (candidates, length)
+        similarity, earlier = likeness.max(-1)
         scores = (1 - params.penalty_alpha) * probs - params.penalty_alpha * similarity
         best = int(scores.argmax())
 
         picks = _picks(node, candidates, best, probs, similarity, earlier, scores)
+        picks[best] = _telling(picks[best], likeness[best], len(run.root.ids))
         step = run.record(picks)[best]
         run.show([step])
         [stop] = run.stops([node], [candidates[best]])
@@ -65,6 +69,14 @@ generate = custom_generate(contrastive_search)
 
 def _unit(states: Tensor) -> Tensor:
     return torch.nn.functional.normalize(states, dim=-1)
+
+
+def _telling(pick: Pick, likeness: Tensor, start: int) -> Pick:
+    """The pick with its likeness to the tokens written before it, and which is the first of those:
+    like ``similar_to``, ``since`` counts from the beginning of what the model reads."""
+    since = max(start, len(likeness) - REMEMBERED)
+    similarities = [round(value, 3) for value in likeness[since:].tolist()]
+    return replace(pick, notes={**pick.notes, "similarities": similarities, "since": since})
 
 
 def _picks(node: Node, candidates: list[int], best: int, *numbers: Tensor) -> list[Pick]:

@@ -7,8 +7,10 @@ transformers 4's group beam search.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ from engine.in_transformers import custom_generate
 from engine.run import Node, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
-from strategies._beams import Beams
+from strategies._beams import Beams, recorded
 from strategies._hypotheses import Hypotheses, ranked, split
 from strategies.beam_search import search
 
@@ -81,7 +83,7 @@ def diverse_beam_search(run: Run, params: Params) -> Decoding:
                 continue
             scores = dissimilar(run, group.nodes, taken, params.diversity_penalty)  # (size, vocab)
             found = group.candidates(scores, group.best(scores))
-            notes = [
+            notes: list[dict[str, Any]] = [
                 {
                     "beam": number * size + row,
                     "group": number,
@@ -89,6 +91,8 @@ def diverse_beam_search(run: Run, params: Params) -> Decoding:
                 }
                 for row, token in zip(found.rows, found.tokens, strict=True)
             ]
+            # A heavy penalty drives a token from the candidates: only here is it told of.
+            notes[0]["avoided"] = _avoided(group.sums(scores), taken, params.diversity_penalty)
             group.update(found, *split(found, size), notes)
             taken += [token for _, token in group.asks]
         tips = [tip for group in groups for tip in group.tips]
@@ -108,6 +112,17 @@ def diverse_beam_search(run: Run, params: Params) -> Decoding:
 
 
 generate = custom_generate(diverse_beam_search)
+
+
+def _avoided(sums: Tensor, taken: Sequence[int], penalty: float) -> list[list[float | None]]:
+    """For every token that earlier groups took: its id, its penalty, and the best total with which
+    it could have gone on in this group, the penalty taken off."""
+    counts = Counter(taken)
+    totals = sums[:, list(counts)].amax(0).tolist()
+    return [
+        [token, round(penalty * times, 6), recorded(total)]
+        for (token, times), total in zip(counts.items(), totals, strict=True)
+    ]
 
 
 def dissimilar(run: Run, nodes: Sequence[Node], taken: Sequence[int], penalty: float) -> Tensor:

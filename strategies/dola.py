@@ -8,6 +8,7 @@ early layer is, at every step, the one whose distribution differs most from the 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,8 @@ from engine.strategy import Decoding, strategy
 from strategies.sample import Shaping
 
 PLAUSIBLE = 0.1  # tokens less probable than this share of the most probable one are cut
-TOLD = 10  # tokens whose log-probabilities at both layers are told
+TOLD = 10  # tokens the contrast leaves whose log-probabilities are told
+RIVALS = 5  # tokens likeliest at the final layer that are told of, left or not
 DEEP = 40  # models with more layers than this only contrast layers near one end
 REACH = 20  # how many layers near the end those are
 
@@ -66,12 +68,14 @@ def dola(run: Run, params: Params) -> Decoding:
 
         scores = run.scores([node], reshaped=("dola", contrast[None]))[0]
         token = int(run.draw(scores.softmax(-1))) if params.do_sample else int(scores.argmax())
+        told = _told(token, scores, final)
         step = run.choose(
             node,
             token,
             layer=layers[chosen],
             divergences=dict(zip(map(str, layers), _rounded(divergences), strict=True)),
-            candidates=_told(scores, early[chosen], final),
+            candidates=_by_layer(told, torch.cat([early, final[None]])),
+            cut=[told[place] for place in (scores[told] == -torch.inf).nonzero().flatten()],
         )
         run.show([step])
         [stop] = run.stops([node], [token])
@@ -117,12 +121,18 @@ def _contrast(final: Tensor, early: Tensor) -> Tensor:
     return (log_p - early.log_softmax(-1)).masked_fill(implausible, -torch.inf)
 
 
-def _told(scores: Tensor, early: Tensor, final: Tensor) -> list[list[float]]:
-    """The best tokens, and their log-probabilities at the early and at the final layer."""
+def _told(chosen: int, scores: Tensor, final: Tensor) -> list[int]:
+    """The best tokens by contrast, the chosen one, and the likeliest at the final layer."""
     kept = int((scores > -torch.inf).sum())
-    tokens = scores.topk(min(TOLD, kept)).indices
-    told = (_rounded(layer.log_softmax(-1)[tokens]) for layer in (early, final))
-    return [list(row) for row in zip(tokens.tolist(), *told, strict=True)]
+    best = scores.topk(min(TOLD, kept)).indices.tolist()
+    likeliest = final.topk(min(RIVALS, len(final))).indices.tolist()
+    return list(dict.fromkeys([*best, chosen, *likeliest]))
+
+
+def _by_layer(tokens: Sequence[int], logits: Tensor) -> list[list[float]]:
+    """Of each token its id and its log-probability at every layer, the final one last."""
+    log_probs = logits.log_softmax(-1)[:, tokens].T  # (tokens, layers)
+    return [[token, *_rounded(row)] for token, row in zip(tokens, log_probs, strict=True)]
 
 
 def _rounded(numbers: Tensor) -> list[float]:

@@ -97,6 +97,12 @@ def test_every_number_is_the_models(kind: str) -> None:
             assert {name: notes[name] for name in expected} == pytest.approx(expected, abs=1e-4)
             nearest = float(likeness[notes["similar_to"]])
             assert nearest == pytest.approx(float(likeness.max()), abs=1e-4)
+            if step.event != "pruned":
+                assert notes["since"] == len(start)
+                written = likeness[len(start) :].tolist()
+                assert notes["similarities"] == pytest.approx(written, abs=1e-3)
+            else:
+                assert "similarities" not in notes
         [chosen] = [step for step in steps if step.event != "pruned"]
         assert chosen.notes["score"] == max(step.notes["score"] for step in steps)
         assert chosen.id in path
@@ -117,4 +123,19 @@ def test_both_backends_find_the_same(kind: str) -> None:
     trace = search(kind)
     assert plain.sequences[0].token_ids == trace.sequences[0].token_ids
     for ours, theirs in zip(trace.steps, plain.steps, strict=True):
-        assert ours.notes == pytest.approx(theirs.notes, abs=1e-4)
+        alike = {name: own for name, own in ours.notes.items() if name != "similarities"}
+        assert alike == pytest.approx({name: theirs.notes[name] for name in alike}, abs=1e-4)
+        likeness = [step.notes.get("similarities", []) for step in (ours, theirs)]
+        assert likeness[0] == pytest.approx(likeness[1], abs=2e-3)
+
+
+def test_likeness_is_told_to_the_last_tokens_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = search("llama")
+    monkeypatch.setattr("strategies.contrastive_search.REMEMBERED", 3)
+    cut = search("llama")
+    start = len(whole.prompt_tokens)
+    for place, id in enumerate(whole.sequences[0].steps):
+        every, last = whole.steps[id].notes, cut.steps[id].notes
+        assert len(every["similarities"]) == place
+        assert last["similarities"] == every["similarities"][-3:]
+        assert last["since"] == start + max(0, place - 3)

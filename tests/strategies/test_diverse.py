@@ -59,6 +59,28 @@ def test_penalties_count_the_beams_of_earlier_groups_with_the_same_token(
     assert paid > 20
 
 
+def test_what_earlier_groups_took_is_told_even_where_it_is_no_candidate_any_more(
+    traces: list[Trace],
+) -> None:
+    gone = 0
+    for trace in traces:
+        for tick in range(len(trace.ticks)):
+            taken: list[int] = []
+            for group in range(trace.settings["num_beam_groups"]):
+                steps = told_by(trace, group, tick)
+                [avoided] = [s.notes["avoided"] for s in steps if "avoided" in s.notes]
+                assert [token for token, _, _ in avoided] == list(dict.fromkeys(taken))
+                for token, penalty, total in avoided:
+                    count = taken.count(token)
+                    assert penalty == trace.settings["diversity_penalty"] * count
+                    told = [s.notes["total"] for s in steps if s.token.id == token]
+                    if told and told[0] is not None:
+                        assert total == max(one for one in told if one is not None)
+                    gone += not told and total is not None
+                taken += [step.token.id for step in steps if step.event != "pruned"]
+    assert gone > 20
+
+
 def test_a_step_costs_its_log_probability_and_its_penalty(traces: list[Trace]) -> None:
     for trace in traces:
         for step in trace.steps:

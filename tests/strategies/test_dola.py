@@ -121,10 +121,17 @@ def test_every_number_is_the_models(kind: str, layers: Any) -> None:
         contrast = torch.where(p >= p.max() + math.log(0.1), p - base, -torch.inf)
         order = contrast.argsort(descending=True).tolist()
         candidates = step.notes["candidates"]
-        assert [token for token, _, _ in candidates] == order[: len(candidates)]
-        assert len(candidates) == min(10, int((contrast > -torch.inf).sum()))
-        for token, before, after in candidates:
-            assert (before, after) == pytest.approx((float(base[token]), float(p[token])), abs=1e-3)
+        tokens = [row[0] for row in candidates]
+        left = min(10, int((contrast > -torch.inf).sum()))
+        assert tokens[:left] == order[:left]
+        assert {*tokens} == {*order[:left], *p.topk(5).indices.tolist()}
+        for token, *at_layers, after in candidates:
+            assert at_layers == pytest.approx(q[:, token].tolist(), abs=1e-3)
+            assert after == pytest.approx(float(p[token]), abs=1e-3)
+        assert step.notes["cut"] == [token for token in tokens if contrast[token] == -torch.inf]
+        used = contrast.softmax(-1)
+        spelled = {candidate.token.id for candidate in step.distribution.candidates}
+        assert {token for token in tokens if used[token] > 1e-30} <= spelled
         assert step.token.id == order[0]
         assert step.final == pytest.approx(float(contrast.log_softmax(-1)[order[0]]), abs=1e-3)
         assert step.raw == pytest.approx(float(p[order[0]]), abs=1e-3)
@@ -137,6 +144,12 @@ def test_a_draw_from_one_token_is_the_best_one() -> None:
     ways = [{}, {"do_sample": True, "top_k": 1}, {"do_sample": True, "temperature": 5.0}]
     best, one, other = (dola("untied", **way).sequences[0].token_ids for way in ways)
     assert one == best != other
+
+
+def test_a_token_drawn_from_far_behind_is_told_of_too() -> None:
+    trace = dola("untied", do_sample=True, temperature=50.0)
+    for step in trace.steps:
+        assert step.token.id in [row[0] for row in step.notes["candidates"]]
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
