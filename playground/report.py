@@ -19,6 +19,7 @@ from typing import Any
 from engine.errors import PlaygroundError
 from engine.trace import Sequence as Returned
 from engine.trace import Step, Stop, Trace
+from playground import measures
 
 _BOUNDS = (0.01, 0.1, 0.5, 0.9)  # between the classes p0 to p4, by the model's own probability
 _CLASSES = ("below 1%", "1 to 10%", "10 to 50%", "50 to 90%", "above 90%")
@@ -138,12 +139,8 @@ def _facts(trace: Trace) -> _Markup:
 
 def drafting(trace: Trace) -> dict[str, str]:
     """What a run that wrote ahead says of its drafts; nothing where nobody drafted."""
-    passes = {"draft passes": f"{trace.draft_passes:,}"} if trace.draft_passes else {}
-    verdicts = [step.notes["verdict"] for step in trace.steps if "verdict" in step.notes]
-    if not verdicts:
-        return passes
-    drafted = sum(verdict in ("accepted", "rejected", "ignored") for verdict in verdicts)
-    return {**passes, "accepted": f"{verdicts.count('accepted'):,} of {drafted:,} drafted"}
+    told = {name: value for name, value, _ in measures.headline(trace)}
+    return {name: told[name] for name in ("draft passes", "accepted") if name in told}
 
 
 def _returned(trace: Trace) -> list[_Markup]:
