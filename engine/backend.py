@@ -30,6 +30,7 @@ class Reading:
     logits: Tensor  # (places, vocab) float32
     log_probs: Tensor  # (places, vocab)
     entropy: Tensor  # (places,) nats
+    varentropy: Tensor  # (places,) the variance of the surprisal, square nats
     top_tokens: Tensor  # (places, TOP) most probable first
     hidden: Tensor  # (places, 1 + layers, width) the embedding, then what each layer made of it
 
@@ -44,7 +45,8 @@ class Reading:
             logits = pad(logits, (0, width - logits.shape[-1]), value=-torch.inf)
         log_probs = logits.log_softmax(-1)
         hidden = logits.new_empty(len(logits), 0, 0) if hidden is None else hidden
-        return Reading(logits, log_probs, entropy(log_probs), most(logits), hidden)
+        spread = entropy_and_variance(log_probs)
+        return Reading(logits, log_probs, *spread, most(logits), hidden)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +87,14 @@ def entropy(log_probs: Tensor) -> Tensor:
     """Entropy in nats of rows of log-probabilities; cut tokens (-inf) count as 0."""
     # For a cut token p log p is 0 times infinity, not a number, and left out of the sum.
     return -log_probs.exp().mul_(log_probs).nansum(-1)
+
+
+def entropy_and_variance(log_probs: Tensor) -> tuple[Tensor, Tensor]:
+    """Entropy in nats of rows of log-probabilities, and the variance of their surprisal."""
+    probs = log_probs.exp()
+    mean = -(probs * log_probs).nansum(-1)
+    # Around the mean: the difference of two squares would lose what a sure model has of it.
+    return mean, (log_probs + mean[..., None]).square_().mul_(probs).nansum(-1)
 
 
 class Backend(Protocol):

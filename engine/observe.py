@@ -20,6 +20,8 @@ from engine.tokens import Speller
 from engine.trace import Candidate, Distribution
 
 FEW = 64  # where no more tokens than this are left, they are read instead of the whole row
+GREEN_LIST = "watermark"  # the stage of WatermarkLogitsProcessor; SynthID's has another name
+BEYOND = 1e30  # further from 0 than any log-probability
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,13 @@ class _Final(NamedTuple):
     top: Tensor  # (rows, TOP) the most probable tokens, most probable first
     log_normalizer: Tensor  # (rows, 1) what a score is above its log-probability
     entropy: list[float]
-    kept: list[int]  # how many tokens were not cut
+
+
+class _Cuts(NamedTuple):
+    """What each stage cut, row by row."""
+
+    kept: list[list[int]]  # (stages, rows) how many tokens were left
+    cutoffs: list[list[float | None]]  # (stages, rows)
 
 
 def observe(
@@ -56,11 +64,13 @@ def observe(
     speller: Speller,
 ) -> list[Observed]:
     """What to tell of each picked (row, token), read off the rows they were picked from."""
-    final = _final(stages[-1].scores) if stages else None
+    before = _before(reading, stages)
+    cuts = _cuts(stages, before)
+    final = _final(stages[-1].scores, max(cuts.kept[-1])) if stages else None
     tokens = _tokens_to_tell(reading, final, picks)  # (rows, tokens)
-    told = _log_probs(reading, stages, final, tokens)  # (rows, tokens, 1 + stages)
+    told = _log_probs(before, stages, final, tokens)  # (rows, tokens, 1 + stages)
     ids, log_probs, probs = tokens.tolist(), told.tolist(), told.exp().tolist()
-    raw_entropy = reading.entropy.tolist()
+    raw_entropy, raw_varentropy = torch.stack([reading.entropy, reading.varentropy]).tolist()
     after = final.top.shape[-1] if final else 0
     distributions = {
         row: Distribution(
@@ -68,7 +78,10 @@ def observe(
             processors=tuple(stage.name for stage in stages),
             raw_entropy=_round(raw_entropy[row]),
             final_entropy=_round(final.entropy[row] if final else raw_entropy[row]),
-            kept=final.kept[row] if final else reading.logits.shape[-1],
+            kept=cuts.kept[-1][row] if final else reading.logits.shape[-1],
+            raw_varentropy=_round(raw_varentropy[row]),
+            kept_after=tuple(kept[row] for kept in cuts.kept),
+            cutoffs=tuple(cutoffs[row] for cutoffs in cuts.cutoffs),
         )
         for row in dict.fromkeys(row for row, _ in picks)
     }
@@ -81,25 +94,68 @@ def observe(
     return observed
 
 
+def green(
+    given: Tensor, stages: Sequence[Stage], picks: Sequence[tuple[int, int]]
+) -> list[dict[str, bool]]:
+    """Of each picked (row, token) a note whether a green-list watermark raised its score; none
+    where there is no such watermark. ``given`` is what the first stage got."""
+    before = given
+    for stage in stages:
+        if stage.name == GREEN_LIST:
+            rows, tokens = torch.tensor(picks, device=before.device).unbind(-1)
+            raised = stage.scores[rows, tokens] > before[rows, tokens]
+            return [{"green": flag} for flag in raised.tolist()]
+        before = stage.scores
+    return [{} for _ in picks]
+
+
 def processor_name(processor: object) -> str:
     """The setting's own word for a processor: TopPLogitsWarper is top_p."""
     name = re.sub(r"(LogitsProcessor|LogitsWarper|Logits.*)$", "", type(processor).__name__)
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def _final(scores: Tensor) -> _Final:
+def _before(reading: Reading, stages: Sequence[Stage]) -> list[Tensor]:
+    """The log-probabilities each stage was given, (rows, vocab); without any, the model's own."""
+    return [reading.log_probs, *(stage.scores.log_softmax(-1) for stage in stages[:-1])]
+
+
+def _cuts(stages: Sequence[Stage], before: Sequence[Tensor]) -> _Cuts:
+    """Count what each stage left; where it cut something, find the least probable token it kept."""
+    if not stages:
+        return _Cuts([], [])
+    alive = [before[0] > -torch.inf, *(stage.scores > -torch.inf for stage in stages)]
+    given, *kept = torch.stack([mask.sum(-1, dtype=torch.int32) for mask in alive]).tolist()
+    cutoffs = []
+    for stage, after in enumerate(kept):
+        cut = after != given
+        lowest = _lowest(before[stage], alive[stage] & alive[stage + 1]) if cut else after
+        # Where nothing is left of what there was, there is no least probable token.
+        pairs = zip(given, after, lowest, strict=True)
+        cutoffs.append([low if left < had and low <= 1 else None for had, left, low in pairs])
+        given = after
+    return _Cuts(kept, cutoffs)
+
+
+def _lowest(log_probs: Tensor, kept: Tensor) -> list[float]:
+    """The smallest probability of a kept token in each row; above 1 where there is none."""
+    # To lift the others out of the way takes a tenth of the time that leaving them out does.
+    others = (~kept).view(torch.uint8)
+    lowest = log_probs.clamp(min=-BEYOND).add_(others, alpha=2 * BEYOND).amin(-1)
+    return [_probability(value) for value in lowest.clamp(max=1).exp().tolist()]
+
+
+def _final(scores: Tensor, kept: int) -> _Final:
     """Read what the processors left: the few tokens there are, or the whole row."""
-    top = most(scores, FEW)
+    few = kept <= FEW < scores.shape[-1]
+    top = most(scores, FEW if few else TOP)
     values = scores.gather(-1, top)
-    few = top.shape[-1] == FEW and bool((values[:, -1] == -torch.inf).all())
-    read = values if few else scores
-    log_probs = read.log_softmax(-1)
+    log_probs = (values if few else scores).log_softmax(-1)
     best = log_probs[:, :1] if few else log_probs.gather(-1, top[:, :1])
     return _Final(
         top=top[:, :TOP],
         log_normalizer=values[:, :1] - best,
         entropy=entropy(log_probs).tolist(),
-        kept=(read > -torch.inf).count_nonzero(-1).tolist(),
     )
 
 
@@ -119,11 +175,10 @@ def _tokens_to_tell(
 
 
 def _log_probs(
-    reading: Reading, stages: Sequence[Stage], final: _Final | None, tokens: Tensor
+    before: Sequence[Tensor], stages: Sequence[Stage], final: _Final | None, tokens: Tensor
 ) -> Tensor:
     """Log-probabilities of some tokens, on the host: the model's own, then after each stage."""
-    told = [reading.log_probs.gather(-1, tokens)]
-    told += [stage.scores.log_softmax(-1).gather(-1, tokens) for stage in stages[:-1]]
+    told = [log_probs.gather(-1, tokens) for log_probs in before]
     if final:
         told.append(stages[-1].scores.gather(-1, tokens) - final.log_normalizer)
     return torch.stack(told, dim=-1).cpu()

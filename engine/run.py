@@ -1,6 +1,6 @@
 """One run as its strategy sees it: nodes, scores, stopping rules and a trace to tell.
 
-Knows how processors are applied and observed. Refuses to know caches and masks (the backend's),
+Knows what is scored, told and ended. Refuses to know caches and masks (the backend's),
 figures and pages. A strategy that holds a node keeps its branch of the trie alive.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,8 +18,9 @@ from engine.backend import Reading, gather
 from engine.draft import Draft
 from engine.errors import PlaygroundError
 from engine.node import Node, Source
-from engine.observe import Stage, observe, processor_name
+from engine.observe import Stage, green, observe
 from engine.prepare import Prepared
+from engine.processing import processed
 from engine.reader import Reader
 from engine.record import Recorder
 from engine.stopping import StopRules
@@ -38,6 +39,15 @@ class Pick:
     token: int
     event: str = "chosen"
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _Seen(NamedTuple):
+    """The last scores a strategy asked for, and how they came about."""
+
+    nodes: Sequence[Node]
+    reading: Reading
+    given: Tensor  # (nodes, vocab) the model's logits or log-probabilities, as they were asked for
+    stages: list[Stage]
 
 
 class Run:
@@ -66,7 +76,7 @@ class Run:
         self._speller = speller
         self._seed = seed
         self._model_calls = model_calls
-        self._seen: tuple[Sequence[Node], Reading, list[Stage]] | None = None
+        self._seen: _Seen | None = None
 
     def begin(self) -> None:
         """Have the prompt evaluated by the model, and by the draft model if there is one."""
@@ -116,45 +126,18 @@ class Run:
         scores = reading.log_probs if log_probs else reading.logits
         stages = [Stage(*reshaped)] if reshaped else []
         calls = self._model_calls()
-        stages += self._process(nodes, stages[-1].scores if stages else scores)
+        texts, given = [node.ids for node in nodes], stages[-1].scores if stages else scores
+        stages += processed(self._processors, texts, given, self.config.num_beams)
         self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
-        self._seen = (nodes, reading, stages)
+        self._seen = _Seen(nodes, reading, scores, stages)
         return stages[-1].scores if stages else scores
-
-    def _process(self, nodes: Sequence[Node], scores: Tensor) -> list[Stage]:
-        """Apply the processors, which take texts of one length at a time."""
-        lengths = [len(node.ids) for node in nodes]
-        if len(set(lengths)) == 1:
-            return self._process_alike(nodes, scores)
-        stages: list[Stage] = []
-        for length in sorted(set(lengths)):
-            rows = [row for row, own in enumerate(lengths) if own == length]
-            alike = self._process_alike([nodes[row] for row in rows], scores[rows])
-            stages = stages or [Stage(stage.name, torch.empty_like(scores)) for stage in alike]
-            for stage, own in zip(stages, alike, strict=True):
-                stage.scores[rows] = own.scores
-        return stages
-
-    def _process_alike(self, nodes: Sequence[Node], scores: Tensor) -> list[Stage]:
-        ids = torch.stack([node.ids for node in nodes])
-        if missing := -len(nodes) % self.config.num_beams:
-            # A processor may count on a row for every beam: a group of them is repeated.
-            rows = torch.arange(len(nodes) + missing, device=ids.device) % len(nodes)
-            ids, scores = ids[rows], scores[rows]
-        stages = []
-        for processor in self._processors:
-            # A caller's processor may write into what it gets, and what came before must survive.
-            trusted = type(processor).__module__.startswith("transformers.")
-            scores = processor(ids, scores if trusted else scores.clone())
-            stages.append(Stage(processor_name(processor), scores[: len(nodes)]))
-        return stages
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
         """Draw from rows of probabilities made of the last scores, (…, vocab): (…, count)."""
         try:
             return torch.multinomial(probs, count, generator=self.generator)
         except RuntimeError as error:
-            stages = self._seen[2] if self._seen else []
+            stages = self._seen.stages if self._seen else []
             names = ", ".join(stage.name for stage in stages) or "the model"
             raise PlaygroundError(f"nothing can be drawn from what {names} leave") from error
 
@@ -162,10 +145,12 @@ class Run:
         """Say what the strategy itself made of the last scores at a node, (vocab,): the next
         record at this node tells of it as one more stage."""
         assert self._seen is not None, "scores come before reshape"
-        nodes, _, stages = self._seen
-        row = [other is node for other in nodes].index(True)
-        before = [Stage(stage.name, stage.scores[row : row + 1]) for stage in stages]
-        self._seen = ([node], gather([node.place]), [*before, Stage(name, scores[None])])
+        seen = self._seen
+        row = [other is node for other in seen.nodes].index(True)
+        own = slice(row, row + 1)
+        stages = [Stage(stage.name, stage.scores[own]) for stage in seen.stages]
+        stages.append(Stage(name, scores[None]))
+        self._seen = _Seen([node], gather([node.place]), seen.given[own], stages)
 
     def logits(self, nodes: Sequence[Node]) -> Tensor:
         """What the model said, before any processor: (nodes, vocab)."""
@@ -212,15 +197,21 @@ class Run:
         if not picks:
             return []
         assert self._seen is not None, "scores come before record"
-        nodes, reading, stages = self._seen
+        nodes, reading, given, stages = self._seen
         rows = {id(node): row for row, node in reversed(list(enumerate(nodes)))}
         places = [(rows[id(pick.node)], pick.token) for pick in picks]
         observed = observe(reading, stages, places, self._speller)
+        marks = green(given, stages, places)
         return [
             self.recorder.step(
-                self._step(pick.node), pick.token, seen, pick.event, pick.notes, pick.node.tree
+                self._step(pick.node),
+                pick.token,
+                seen,
+                pick.event,
+                {**pick.notes, **mark},
+                pick.node.tree,
             )
-            for pick, seen in zip(picks, observed, strict=True)
+            for pick, seen, mark in zip(picks, observed, marks, strict=True)
         ]
 
     def _step(self, node: Node) -> int | None:
@@ -270,7 +261,8 @@ class Run:
         if stages and torch.allclose(stages[0].scores.softmax(-1), logits.softmax(-1), atol=1e-6):
             stages.pop(0)  # the code gave the processors what the model had given it
         [seen] = observe(Reading.of(logits), stages, [(0, token)], self._speller)
-        notes = {"captured": " and ".join(captured)}
+        [mark] = green(logits, sighting.stages, [(0, token)])
+        notes = {"captured": " and ".join(captured), **mark}
         return self.recorder.step(parent, token, seen, "chosen", notes)
 
     def ended(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
