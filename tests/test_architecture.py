@@ -13,7 +13,7 @@ import pytest
 import engine.strategy
 from playground import Playground
 from strategies import registered
-from tests.tiny import tiny
+from tests.tiny import SIZE, tiny
 from visualizers import _register
 
 REPOSITORY = Path(__file__).parents[1]
@@ -113,12 +113,13 @@ def test_the_readmes_strategy_runs_as_written(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_readmes_view_draws_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_register, "_REGISTER", {})
-    scope: dict[str, Any] = {"__name__": "rank"}
+    scope: dict[str, Any] = {"__name__": "kept"}
     exec(example("### Add a view"), scope)
-    traces = Playground(tiny("llama")).compare("hi", ["greedy", "sample"], max_new_tokens=4)
+    runs = ["greedy", ("sample", {"top_k": 3})]
+    traces = Playground(tiny("llama")).compare("hi", runs, max_new_tokens=4)
     [view] = _register.applicable(traces)
-    assert scope["_info"](traces).by_run[0] == ("greedy", (1, 1, 1, 1))
-    assert view.draw(traces).data[0].y == (1, 1, 1, 1)
+    assert scope["_info"](traces).by_run[1] == ("sample", (3, 3, 3, 3))
+    assert view.draw(traces).data[0].y == (SIZE,) * 4
 
 
 def test_the_readmes_python_runs_as_written(

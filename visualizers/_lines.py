@@ -1,4 +1,4 @@
-"""Two numbers per step, before and after the processors, as one line per trace.
+"""Numbers per step, before and after the processors, as one line per trace.
 
 Knows paths through traces and how their lines are drawn. Refuses to know which number it is.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -24,6 +24,7 @@ from visualizers._style import (
 )
 
 LOST = frozenset({"pruned", "rejected"})
+FILLED_AND_OPEN = "filled: the model's own · open: as finally used"
 
 
 class Point(NamedTuple):
@@ -39,11 +40,21 @@ class Point(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One trace; its place in the comparison gives it colour and marker."""
+    """One trace; its place in the comparison gives it colour and marker.
+
+    ``first`` is where in the text its first token stands: a run that goes on from a text that was
+    there begins after it.
+    """
 
     place: int
     label: str
     points: tuple[Point, ...]
+    first: int = 1
+
+    @property
+    def places(self) -> range:
+        """Where in the text the points stand, counted from 1."""
+        return range(self.first, self.first + len(self.points))
 
 
 class Lines(NamedTuple):
@@ -61,7 +72,12 @@ def measured(traces: Sequence[Trace], measure: Measure) -> Lines:
     named = enumerate(zip(labels(traces), traces, strict=True))
     return Lines(
         tuple(
-            Line(place, label, tuple(_point(step, measure) for step in best_path(trace)))
+            Line(
+                place,
+                label,
+                tuple(_point(step, measure) for step in best_path(trace)),
+                len(trace.prefix) + 1,
+            )
             for place, (label, trace) in named
             if trace.steps
         )
@@ -89,15 +105,28 @@ def drawn(
     info: Lines, title: str, y_title: str, number: Number, at: int | None = None
 ) -> go.Figure:
     """Solid lines as the model gave it, and dotted stems to what was finally used if it differs."""
-    figure = blank(title, "filled: the model's own · open: as finally used", "token", y_title)
+    figure = blank(title, FILLED_AND_OPEN, "token", y_title)
     for line in info.lines:
         figure.add_trace(_raw(line, number))
         if any(map(_changed, line.points)):
             figure.add_trace(_final(line, number))
-    longest = max((len(line.points) for line in info.lines), default=1)
-    figure.update_layout(meta=at_least(180 + 8 * longest))
-    figure.update_xaxes(counted(1, longest))
+    figure.update_layout(meta=room(info.lines))
+    figure.update_xaxes(along(info.lines))
     return pointed(figure, at)
+
+
+def along(lines: Sequence[Line]) -> dict[str, Any]:
+    """The settings of an axis that runs along the texts."""
+    return counted(1, _last(lines))
+
+
+def room(lines: Sequence[Line]) -> dict[str, int]:
+    """What ``layout.meta`` tells a page about a figure of the lines."""
+    return at_least(180 + 8 * _last(lines))
+
+
+def _last(lines: Sequence[Line]) -> int:
+    return max((line.places.stop - 1 for line in lines), default=1)
 
 
 def _changed(point: Point) -> bool:
@@ -107,11 +136,17 @@ def _changed(point: Point) -> bool:
 
 
 def _raw(line: Line, number: Number) -> go.Scatter:
+    hovers = [_hover(point, line.label, number) for point in line.points]
+    return solid(line, [point.raw for point in line.points], hovers)
+
+
+def solid(line: Line, values: Sequence[float | None], hovers: Sequence[str]) -> go.Scatter:
+    """One value per token of a line, in its trace's colour and mark; None leaves a gap."""
     mark = trace_mark(line.place)
     return go.Scatter(
-        x=list(range(1, len(line.points) + 1)),
-        y=[point.raw for point in line.points],
-        hovertext=[_hover(point, line.label, number) for point in line.points],
+        x=list(line.places),
+        y=list(values),
+        hovertext=list(hovers),
         hoverinfo="text",
         mode="lines+markers",
         line={"color": mark.colour, "width": 2},
@@ -126,7 +161,7 @@ def _raw(line: Line, number: Number) -> go.Scatter:
 def _final(line: Line, number: Number) -> go.Scatter:
     """A stem per token: from the model's number, unmarked, to an open marker, and a gap."""
     mark = trace_mark(line.place)
-    stems = [*enumerate(line.points, start=1)]
+    stems = [*zip(line.places, line.points, strict=True)]
     return go.Scatter(
         x=[x for place, _ in stems for x in (place, place, None)],
         y=[y for _, point in stems for y in (point.raw, point.final, None)],

@@ -17,7 +17,7 @@ from engine.trace import Trace
 Needs = Callable[[Trace], bool]
 
 # Where on the page a view stands.
-TABS = ("across", "tree", "why")
+TABS = ("across", "scored", "tree", "why")
 
 
 class Draw(Protocol):
@@ -33,7 +33,8 @@ class View:
     """One registered view.
 
     ``draw`` takes every trace of a comparison and leaves out those it cannot show, so that a trace
-    keeps its name and colour from view to view.
+    keeps its name and colour from view to view. A view that compares has nothing to show of fewer
+    than ``least`` traces.
     """
 
     id: str
@@ -42,6 +43,7 @@ class View:
     tab: str
     needs: Needs
     draw: Draw
+    least: int = 1
 
     @property
     def summary(self) -> str:
@@ -53,7 +55,7 @@ _REGISTER: dict[str, View] = {}
 
 
 def view(
-    id: str, *, title: str, order: int, needs: Needs, tab: str = "across"
+    id: str, *, title: str, order: int, needs: Needs, tab: str = "across", least: int = 1
 ) -> Callable[[Draw], Draw]:
     """Register a drawing function under ``id``; ``order`` is its place on its tab of the page."""
     if tab not in TABS:
@@ -62,7 +64,7 @@ def view(
     def register(draw: Draw) -> Draw:
         if id in _REGISTER:
             raise ValueError(f"two views are called {id!r}")
-        _REGISTER[id] = View(id, title, order, tab, needs, draw)
+        _REGISTER[id] = View(id, title, order, tab, needs, draw, least)
         return draw
 
     return register
@@ -77,4 +79,4 @@ def views() -> tuple[View, ...]:
 
 def applicable(traces: Sequence[Trace]) -> tuple[View, ...]:
     """The views that can show at least one of the traces, in reading order."""
-    return tuple(view for view in views() if any(map(view.needs, traces)))
+    return tuple(view for view in views() if sum(map(view.needs, traces)) >= view.least)

@@ -103,10 +103,22 @@ def counted(first: int, last: int) -> dict[str, Any]:
     return {"range": [first - 0.5, last + 0.5], "dtick": 1 if last <= 20 else None}
 
 
-def pointed(figure: go.Figure, at: int | None) -> go.Figure:
+def pointed(figure: go.Figure, at: int | None, row: int | str = "all") -> go.Figure:
     """The figure with a line through one place of the texts, counted from 0."""
     if at is not None:
-        figure.add_vline(at + 1, line={"color": INK, "width": 1.5, "dash": "dash"})
+        figure.add_vline(at + 1, line={"color": INK, "width": 1.5, "dash": "dash"}, row=row)
+    return figure
+
+
+def said(figure: go.Figure, words: str) -> go.Figure:
+    """The figure with a sentence in its middle: why there is nothing to see."""
+    figure.add_annotation(
+        text=escape(words),
+        showarrow=False,
+        **{"xref": "x domain", "x": 0.5, "yref": "y domain", "y": 0.5},
+    )
+    figure.update_xaxes(showticklabels=False)
+    figure.update_yaxes(showticklabels=False)
     return figure
 
 

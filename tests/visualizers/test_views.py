@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 import visualizers
+from tests.visualizers.samples import forked, scored
 from visualizers import _style as style
 from visualizers import entropy, probability
 
@@ -34,14 +35,38 @@ def test_every_view_draws_every_comparison_with_a_title_and_axis_titles(view, to
         assert len(axis_titles(figure)) >= 2 and all(axis_titles(figure))
 
 
+@pytest.mark.parametrize("at", [None, 0, 4, 10_000])
+def test_every_view_points_out_any_place_of_every_kind_of_trace(view, at, every_kind, toy_traces):
+    for traces in (every_kind, [*toy_traces, *every_kind[:3]], every_kind[-2:]):
+        figure = view.draw(traces, at)
+        assert figure.layout.title.text and all(axis_titles(figure))
+
+
+def test_every_view_draws_every_kind_of_trace_alone(view, every_kind):
+    for trace in every_kind:
+        assert bool(view.draw([trace], 4).data) == (view.needs(trace) and view.least == 1)
+
+
+def test_every_view_tells_the_page_how_much_room_it_needs(view, every_kind):
+    assert 150 <= view.draw(every_kind[:6]).layout.meta["min_width"] <= 1500
+
+
+def test_every_view_that_draws_something_tells_more_of_it_under_the_pointer(view, every_kind):
+    shown = [trace for trace in every_kind if view.needs(trace)]
+    assert shown, "no sample has what this view needs"
+    told = [data for data in view.draw(shown).data if data.hoverinfo != "skip"]
+    assert any(data.hovertext or data.hovertemplate or data.text for data in told)
+
+
 def test_every_view_leaves_the_background_to_the_page_and_uploads_nothing(view, toy_traces):
     layout = view.draw(toy_traces).layout.template.layout
     assert layout.paper_bgcolor == layout.plot_bgcolor == "rgba(0,0,0,0)"
     assert "sendChartToCloud" in layout.modebar.remove
 
 
-def test_no_view_lets_a_token_be_read_as_html(view, toy_traces):
-    assert "<img" not in view.draw(toy_traces).to_json().replace("\\u003c", "<")
+def test_no_view_lets_a_token_be_read_as_html(view, toy_traces, greedy_trace):
+    for traces in (toy_traces, [scored(greedy_trace)], [greedy_trace, forked(greedy_trace, 4)]):
+        assert "<img" not in view.draw(traces, 3).to_json().replace("\\u003c", "<")
 
 
 def test_no_view_draws_anything_it_does_not_need(view, failed_trace):
@@ -55,7 +80,8 @@ def test_a_view_says_what_it_shows(view):
 
 def test_views_come_in_reading_order():
     ids = [view.id for view in visualizers.views()]
-    assert ids[:3] == ["probability", "entropy", "beam_tree"]
+    across = ["probability", "rank", "entropy", "varentropy", "cumulative", "difference"]
+    assert ids[:8] == [*across, "crossed", "beam_tree"]
     assert len(set(ids)) == len(ids)
 
 
