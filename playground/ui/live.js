@@ -1,152 +1,161 @@
-// The live columns: reads a feed of JSON lines and shows each run's text token by token.
-// Knows steps, distributions and where the reader is. Invents no number: the feed brings them.
-// Text of the model only ever becomes textContent.
-// Gradio runs this as the body of function(element, trigger, props, server, upload, watch).
+// The columns: each run's text token by token, its head, and what it says when it is over.
+// Knows places, marks and where the reader is. Invents no number: the store has them all.
+// Text of the model only ever becomes textContent. Runs after store.js, writing.js and colours.js, in
+// the same function; nothing here draws before wires.js asks for it.
 
-const VIRIDIS = [
-  [68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141],
-  [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37],
-];
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const part = (name) => element.querySelector("." + name);
+const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+const BURST = 24; // so many new tokens at once come without a motion of their own
 
-let columns = [];
+const LOST = new Set(["rejected", "ignored"]); // drafts that are not in the text
 
-// --- small things -------------------------------------------------------------------------------
-
-function make(tag, name, text) {
-  const node = document.createElement(tag);
-  if (name) node.className = name;
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
-
-function viridis(probability) {
-  const place = Math.min(Math.max(probability, 0), 1) * (VIRIDIS.length - 1);
-  const low = Math.min(Math.floor(place), VIRIDIS.length - 2);
-  const mix = VIRIDIS[low].map((c, i) => Math.round(c + (VIRIDIS[low + 1][i] - c) * (place - low)));
-  return `rgb(${mix.join(" ")})`;
-}
-
-function percent(probability) {
-  if (probability === 0) return "0 %";
-  if (probability < 0.0001) return "< 0.01 %";
-  return (probability * 100).toFixed(probability < 0.01 ? 2 : 1) + " %";
-}
-
-const PICTURES = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽" };
-const visible = (text) => text.replace(/[ \n\t\r\u00a0]/g, (character) => PICTURES[character]);
-
-function rankClass(rank) {
-  return rank === 1 ? "rank-1" : rank <= 5 ? "rank-5" : rank <= 20 ? "rank-20" : "rank-more";
-}
-
-// --- one column ---------------------------------------------------------------------------------
+const sameToken = (one, other) =>
+  other !== undefined && one.run === other.run && one.step === other.step && one.tokenId === other.tokenId;
 
 class Column {
-  constructor(head, index) {
-    this.steps = new Map();
-    this.distributions = [];
-    this.path = []; // the steps shown, first token first
-    this.index = index;
+  constructor(run) {
+    this.run = run;
+    this.places = []; // what is shown, and the tokens that show it
+    this.tokens = [];
+    this.told = null; // the end that is told below the text
     this.root = make("section", "column");
-    const title = make("h3", "", head.name);
-    this.state = make("span", "state", "waiting");
+    this.root.tabIndex = -1;
+    this.state = make("span", "state");
+    const title = make("h3", "", run.name);
+    if (run.origin !== null) title.append(make("span", "badge", forkName(run)));
     title.append(this.state);
     this.text = make("div", "text");
     this.text.setAttribute("role", "listbox");
     this.text.setAttribute("aria-orientation", "horizontal");
-    this.text.setAttribute("aria-label", `Tokens of ${head.name}, ${head.settings}`);
     this.sequences = make("div", "sequences");
     this.figures = make("dl", "figures");
-    const settings = make("p", "settings", head.settings);
-    this.root.append(title, settings, this.text, this.sequences, this.figures);
+    this.actions = actionsOf(this);
+    const origin = run.origin === null ? [] : [make("p", "origin", originWords(run))];
+    const settings = make("p", "settings", run.settings);
+    this.root.append(title, settings, ...origin, this.text, this.sequences, this.figures, this.actions);
+    this.root.setAttribute("aria-label", titleOf(run));
+    this.text.setAttribute("aria-label", `Tokens of ${titleOf(run)}, ${run.settings}`);
   }
 
-  apply(news) {
-    this.distributions.push(...news.distributions);
-    for (const step of news.steps) this.steps.set(step.id, step);
-    if (!news.end) this.setState("writing");
-    this.show(news.lead);
-    if (news.end) this.finish(news.end);
+  update() {
+    const waits = store.pace === "paused" && !this.run.end;
+    const state = waits ? "paused" : this.run.state;
+    if (this.root.dataset.state !== state) {
+      this.state.textContent = state;
+      this.root.dataset.state = state;
+    }
+    this.show(store.shown(this.run));
+    if (this.run.end && this.told !== this.run.end) this.finish(this.run.end);
+    this.chooseMarks();
+    refreshActions(this);
   }
 
-  setState(name) {
-    this.state.textContent = name;
-    this.root.dataset.state = name;
-  }
-
-  pathTo(lead) {
-    const path = [];
-    for (let step = this.steps.get(lead); step; step = this.steps.get(step.parent)) path.push(step);
-    return path.reverse();
-  }
-
-  // Shows the text that ends at a step: what it shares with the last one stays, the rest is struck out.
-  show(lead) {
-    const path = this.pathTo(lead);
+  // What the text shares with the one before stays, the rest is struck out.
+  show(places) {
     let same = 0;
-    while (same < path.length && path[same].id === this.path[same]?.id) same++;
-    const tokens = [...this.text.querySelectorAll(".token")];
-    const lost = tokens.slice(same);
+    while (same < places.length && sameToken(places[same], this.places[same])) same++;
+    for (let at = 0; at < same; at++) {
+      // A step that was told again has other notes.
+      if (places[at].notes !== this.places[at].notes) this.paint(this.tokens[at], places[at]);
+    }
+    const lost = this.tokens.splice(same);
     const focused = lost.includes(document.activeElement);
-    if (lost.length) this.strike(lost);
-    const fresh = path.slice(same).map((step) => this.token(step));
-    const ghost = this.text.querySelector("del");
-    fresh.forEach((token) => this.text.insertBefore(token, ghost));
-    this.path = path;
-    this.rove(focused ? fresh[0] || tokens[same - 1] : null);
+    if (lost.length) this.strike(lost, same < places.length);
+    const fresh = places.slice(same).map((place, i) => this.token(place, same + i));
+    const batch = document.createDocumentFragment();
+    batch.append(...fresh);
+    this.text.insertBefore(batch, this.text.querySelector("del.revised"));
+    this.tokens.push(...fresh);
+    this.places = places;
+    if (fresh.length && fresh.length < BURST && !calm()) {
+      const own = fresh.filter((_, i) => same + i >= this.run.before.length);
+      for (const token of own) token.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 150 });
+    }
+    if (focused || !this.stop?.isConnected) this.rove(this.tokens[Math.min(same, this.tokens.length - 1)], focused);
   }
 
-  strike(lost) {
-    this.text.querySelectorAll("del").forEach((ghost) => ghost.remove());
+  // Tokens that were taken back: struck out for a moment where other ones took their place.
+  strike(lost, revised) {
     const words = lost.map((token) => token.textContent).join("");
     lost.forEach((token) => token.remove());
-    if (calm.matches || !words.trim()) return;
-    const ghost = make("del", "", words);
+    if (revised) this.ghost(words, "revised", null);
+  }
+
+  ghost(words, name, before) {
+    this.text.querySelectorAll("del." + name).forEach((old) => old.remove());
+    if (calm() || !words.trim()) return;
+    const ghost = make("del", name, words);
     ghost.setAttribute("aria-hidden", "true");
-    this.text.append(ghost);
-    const fading = ghost.animate([{ opacity: 0.7 }, { opacity: 0 }], { duration: 900 });
+    this.text.insertBefore(ghost, before);
+    const fading = ghost.animate([{ opacity: 1 }, { opacity: 0.8, offset: 0.5 }, { opacity: 0 }], { duration: 1100 });
     fading.onfinish = () => ghost.remove();
   }
 
-  token(step) {
-    const seen = step.raw !== null;
-    const token = make("span", "token " + (seen ? rankClass(step.rank) : "unseen"), step.text);
-    if (seen) token.style.setProperty("--tint", viridis(step.raw));
-    token.dataset.step = step.id;
+  // Drafts that were struck out: they stand, for a moment, before the token that took their place.
+  strikeDrafts(steps) {
+    const drafts = steps.filter((step) => LOST.has(step.notes.verdict));
+    if (!drafts.length) return;
+    const [{ parent }] = drafts;
+    const isParent = (place) => place.run === this.run && place.step === parent;
+    const at = parent === null ? this.run.before.length : 1 + this.places.findLastIndex(isParent);
+    if (at === 0 && parent !== null) return; // not in the text that is shown
+    this.ghost(drafts.map((step) => step.text).join(""), "rejected", this.tokens[at] ?? null);
+  }
+
+  token(place, at) {
+    // The space before a word hangs at the end of a line when the word goes to the next: it has no marks.
+    const gap = place.text.match(/^\s+(?=\S)/)?.[0] ?? "";
+    const token = make("span", "token");
+    token.append(gap, make("span", "ink", place.text.slice(gap.length)));
     token.tabIndex = -1;
     token.setAttribute("role", "option");
     token.setAttribute("aria-selected", "false");
-    const name = step.text.trim() || visible(step.token);
-    const measure = seen ? `${percent(step.raw)}, rank ${step.rank}` : "not captured";
-    token.setAttribute("aria-label", `${name}, ${measure}`);
-    if (!step.text) token.dataset.mark = visible(step.token); // an end token, or part of a character
-    else if (step.text.includes("\n")) token.dataset.mark = "⏎";
-    if (!calm.matches) token.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 150 });
+    token.classList.toggle("inherited", at < this.run.before.length);
+    token.classList.toggle("given", place.given);
+    if (!place.text) token.lastChild.dataset.mark = visible(place.token); // an end token, or part of a character
+    else if (place.text.includes("\n")) token.lastChild.dataset.mark = "⏎";
+    this.paint(token, place);
     return token;
   }
 
+  paint(token, place) {
+    const tint = markOf(place, store.look.background)?.tint;
+    const line = markOf(place, store.look.underline)?.line ?? "none";
+    if (tint) token.style.setProperty("--tint", tint);
+    else token.style.removeProperty("--tint");
+    token.lastChild.dataset.line = line;
+    token.classList.toggle("unseen", place.raw === null && !place.given);
+    token.setAttribute("aria-label", spoken(place, store.look));
+  }
+
+  repaint() {
+    this.tokens.forEach((token, at) => this.paint(token, this.places[at]));
+  }
+
+  // The place that is pointed out.
+  mark(at) {
+    const now = at === null ? undefined : this.tokens[at];
+    if (this.marked === now) return;
+    this.marked?.removeAttribute("aria-current");
+    now?.setAttribute("aria-current", "true");
+    this.marked = now;
+  }
+
   // One tab stop per column; the arrow keys move it.
-  rove(target) {
-    const stop = this.text.querySelector('[tabindex="0"]');
-    const next = target || stop || this.text.querySelector(".token");
-    if (stop && stop !== next) stop.tabIndex = -1;
-    if (next) next.tabIndex = 0;
-    if (target) target.focus({ preventScroll: true });
+  rove(target, focus = false) {
+    if (!target) return;
+    if (this.stop) this.stop.tabIndex = -1;
+    this.stop = target;
+    target.tabIndex = 0;
+    if (focus) target.focus({ preventScroll: true });
   }
 
   finish(end) {
-    const failed = end.error !== null;
-    this.setState(failed ? "failed" : end.rule === "cancelled" ? "stopped" : "done");
+    this.told = end;
     this.root.querySelector(".failure")?.remove();
-    if (failed) this.text.after(make("p", "failure", end.error));
-    this.figures.replaceChildren();
-    for (const [name, value] of [...end.figures, ["ended", end.stop]]) {
-      const pair = make("div");
-      pair.append(make("dt", "", name), make("dd", "", value));
-      this.figures.append(pair);
-    }
+    if (end.error !== null) this.text.after(make("p", "failure", end.error));
+    const figures = [...end.figures, ["ended", end.stop, "The rule that ended this run."]];
+    this.figures.replaceChildren(...figures.map((figure, at) => figureOf(figure, `${this.run.key}-${at}`, at === 0)));
     this.choices(end.sequences);
   }
 
@@ -155,101 +164,95 @@ class Column {
     const scored = sequences.some((sequence) => sequence.score !== null);
     if (!scored && sequences.length < 2) return;
     const buttons = sequences.map((sequence, place) => {
-      const button = make("button", "", `${place + 1}. ${sequence.score ?? ""}`.trim());
-      button.type = "button";
-      button.title = `${sequence.tokens} tokens, ${sequence.stop}`;
-      button.addEventListener("click", () => choose(place));
-      return button;
+      const words = `${place + 1}. ${sequence.score ?? ""}`.trim();
+      const choice = button("", words, () => store.choose(this.run, sequence.lead));
+      choice.title = `${sequence.tokens} tokens, ${sequence.stop}`;
+      choice.lead = sequence.lead;
+      return choice;
     });
-    const choose = (place) => {
-      buttons.forEach((button, at) => button.setAttribute("aria-pressed", String(at === place)));
-      this.show(sequences[place].lead);
-    };
-    choose(0);
     this.sequences.replaceChildren(make("span", "label", scored ? "by score" : "returned"), ...buttons);
   }
-}
 
-// --- where the reader is --------------------------------------------------------------------------
-
-const tokenAt = (event) => event.target.closest?.(".token");
-const columnOf = (token) => columns[Number(token.closest(".column").dataset.index)];
-
-element.addEventListener("click", (event) => {
-  const token = tokenAt(event);
-  if (token) columnOf(token).rove(token);
-});
-
-element.addEventListener("keydown", (event) => {
-  const token = tokenAt(event);
-  if (!token) return;
-  const column = columnOf(token);
-  const tokens = [...column.text.querySelectorAll(".token")];
-  const at = tokens.indexOf(token);
-  const aside = (other) => {
-    const there = other ? [...other.text.querySelectorAll(".token")] : [];
-    return there[at] ?? there.at(-1);
-  };
-  const moves = {
-    ArrowRight: () => tokens[at + 1],
-    ArrowLeft: () => tokens[at - 1],
-    Home: () => tokens[0],
-    End: () => tokens.at(-1),
-    ArrowDown: () => aside(columns[column.index + 1]),
-    ArrowUp: () => aside(columns[column.index - 1]),
-  };
-  if (!moves[event.key]) return;
-  event.preventDefault();
-  const next = moves[event.key]();
-  if (next) columnOf(next).rove(next);
-});
-
-// --- the feed -----------------------------------------------------------------------------------
-
-function begin(heads) {
-  columns = heads.map((head, index) => new Column(head, index));
-  columns.forEach((column) => (column.root.dataset.index = column.index));
-  part("columns").replaceChildren(...columns.map((column) => column.root));
-  part("candidates").hidden = true;
-  element.scrollIntoView({ block: "nearest", behavior: calm.matches ? "auto" : "smooth" });
-}
-
-function say(news) {
-  const status = part("status");
-  status.textContent = news.say;
-  status.classList.toggle("error", news.error);
-}
-
-// The runs are over, and so is the feed: Python tidies up, and whoever waits can see it.
-// Two events, as Gradio lets a listener drawn with the cards take the place of one of the page.
-function end() {
-  element.dataset.over = feed;
-  trigger("over");
-  trigger("ended");
-}
-
-let feed = "";
-let read = 0; // lines of it
-
-function hear() {
-  if (!props.value) return;
-  const [head, ...lines] = props.value.split("\n");
-  const { feed: name, from } = JSON.parse(head);
-  if (name !== feed) {
-    [feed, read] = [name, 0];
-    trigger("begun");
-  }
-  if (from > read) return; // a screen was missed: the next whole one brings it
-  const unread = lines.slice(read - from);
-  read += unread.length;
-  for (const line of unread) {
-    const news = JSON.parse(line);
-    if (news.columns) begin(news.columns);
-    if (news.say !== undefined) say(news);
-    if (news.run !== undefined) columns[news.run].apply(news);
-    if (news.over) end();
+  chooseMarks() {
+    let pressed = false; // two may end alike
+    for (const choice of this.sequences.querySelectorAll("button")) {
+      const now = !pressed && choice.lead === this.run.lead;
+      choice.setAttribute("aria-pressed", String(now));
+      pressed ||= now;
+    }
   }
 }
 
-watch("value", hear);
-hear();
+// One number below a text; its help comes where the reader points, and goes with Escape.
+function figureOf([name, value, help], id, first) {
+  const pair = make("div");
+  const term = make("dt");
+  const data = make("dd", "", value);
+  pair.append(term, data);
+  if (!help) {
+    term.textContent = name;
+    return pair;
+  }
+  const tip = make("span", "tip", help);
+  tip.id = `live-help-${id}`;
+  tip.setAttribute("role", "tooltip");
+  const word = button("", name, () => {});
+  if (!first) word.tabIndex = -1; // the arrow keys walk on
+  word.setAttribute("aria-describedby", tip.id);
+  term.append(word, tip);
+  return pair;
+}
+
+// --- all of them ----------------------------------------------------------------------------------
+
+const shown = new Map(); // run -> column
+const changed = new Set(); // columns to be updated at the next frame
+const struck = []; // drafts to be struck out then
+let frame = 0;
+
+const columnOf = (token) => [...shown.values()].find((column) => column.text === token.parentNode);
+
+function soon(columns) {
+  for (const column of columns) changed.add(column);
+  frame ||= requestAnimationFrame(flush);
+}
+
+function flush() {
+  cancelAnimationFrame(frame);
+  frame = 0;
+  for (const column of changed) column.update();
+  changed.clear();
+  for (const [column, steps] of struck.splice(0)) column.strikeDrafts(steps);
+  for (const column of shown.values()) column.mark(store.cursor.at);
+  refreshLegend();
+  refreshTransport();
+}
+
+// Columns in the store's order; those that are there already stay as they are.
+function arrange() {
+  const runs = store.columns;
+  for (const run of shown.keys()) if (!runs.includes(run)) shown.delete(run);
+  for (const run of runs) if (!shown.has(run)) shown.set(run, new Column(run));
+  const columns = runs.map((run) => shown.get(run));
+  if (columns.length) {
+    const place = part("columns");
+    place.querySelector(".empty")?.remove();
+    for (const old of [...place.children]) if (!columns.some((column) => column.root === old)) old.remove();
+    columns.forEach((column, index) => {
+      column.root.dataset.index = index;
+      if (place.children[index] !== column.root) place.insertBefore(column.root, place.children[index] ?? null);
+    });
+  }
+  drawForks();
+  balance();
+  soon(columns);
+}
+
+// As many columns in a row as there is room for, and about as many in every row.
+function balance() {
+  const place = part("columns");
+  const count = [...place.querySelectorAll(".column")].filter((column) => !column.hidden).length;
+  const room = Math.max(1, Math.floor((place.clientWidth + 12) / 272));
+  const rows = Math.ceil(count / room);
+  place.style.setProperty("--in-a-row", Math.max(1, Math.ceil(count / Math.max(rows, 1))));
+}
