@@ -1,0 +1,29 @@
+"""The Step view: one token looked at closely, what it was chosen from, what each processor did.
+
+Drawn in the browser from what the live view has heard. Knows which files make it. Refuses to know
+runs. Its template is constant, because Gradio evaluates templates as scripts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+
+_HERE = Path(__file__).parent
+_SCRIPTS = ("store.js", "writing.js", "step_reading.js", "step_words.js", "step.js")
+
+
+def view() -> gr.HTML:
+    """The Step view of the place that the page's store points at."""
+    return gr.HTML(
+        html_template=_file("step.html"),
+        css_template=_file("step.css"),
+        js_on_load="\n".join(map(_file, _SCRIPTS)),
+        apply_default_css=False,
+        elem_id="step-view",
+    )
+
+
+def _file(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
