@@ -129,6 +129,7 @@ function tell(item, anchor, { run }) {
   }
   card.replaceChildren(title, list, make("p", "path", "…" + pathText(item.nodes.at(-1)).slice(-160)));
   card.hidden = false;
+  anchor.setAttribute("aria-describedby", card.id);
   const [from, size] = [anchor.getBoundingClientRect(), card.getBoundingClientRect()];
   const below = from.bottom + 8;
   const top = below + size.height <= innerHeight ? below : Math.max(8, from.top - size.height - 8);
