@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from engine.trace import Trace
 from visualizers import _style as style
+from visualizers._panels import Words, headline, stacked
 from visualizers._register import view
 from visualizers._style import Mark
-from visualizers._tree import Node, Tip, Tree, tree_of
-from visualizers._tree_layout import Place
+from visualizers._tree import Edge, Node, Tree, drawn, tree_of
+from visualizers._tree_words import hover, labels, title
 
 # What a hypothesis can become, in the order of the legend; a chosen one was kept.
 _MARKS = {
@@ -30,23 +30,26 @@ _MARKS = {
 _OTHER = Mark("diamond", style.GREEN, 8)
 _LINES = {"pruned": style.QUIET, "kept": "rgba(128,128,128,0.8)", "returned": style.BLUE}
 
-_SCORES = {"score": "step score", "total": "total", "normalized": "normalised by length"}
+# A group of beams has a colour of its own, rows of its own and its number at the tips.
+_GROUPS = (style.BLUE, style.GREEN, style.PURPLE, style.ORANGE, style.SKY, style.VERMILLION)
 
-_ROW, _COLUMN, _TOP, _BETWEEN, _BOTTOM = 48, 23, 110, 120, 100  # pixels
+_ROW, _COLUMN, _TOP, _BETWEEN, _BOTTOM = 48, 28, 110, 120, 100  # pixels
 _HEADROOM = 1.5  # rows above the topmost line, for its slanted labels
 
 
 class Forest(NamedTuple):
-    """What the figure shows: one tree per trace that branched."""
+    """What the figure shows: one tree per trace that branched or has several texts."""
 
     trees: tuple[Tree, ...]
 
 
 def needs(trace: Trace) -> bool:
-    """A trace in which hypotheses competed: two of them grew from the same place.
+    """A trace in which hypotheses competed, two of them from the same place, or several were drawn.
 
     A rejected draft beside the token that replaced it is no such pair.
     """
+    if drawn(trace):
+        return True
     siblings = Counter(step.parent for step in trace.steps if step.event in _MARKS)
     return any(count > 1 for count in siblings.values())
 
@@ -54,7 +57,9 @@ def needs(trace: Trace) -> bool:
 @view("beam_tree", title="Beam tree", order=10, tab="tree", needs=needs)
 def beam_tree(traces: Sequence[Trace], at: int | None = None) -> go.Figure:
     """Every hypothesis the search kept, pruned, finished or returned; the thicker a line, the more
-    probable its token, and the best sequence runs along the top.
+    probable its token, and the best sequence runs along the top. Groups of beams have colours
+    of their own. Texts that were drawn side by side make one tree: the thicker a line, the more
+    of them pass there, and ×3 says that three do.
     """
     return _figure(_info(traces), at)
 
@@ -69,7 +74,9 @@ def _figure(info: Forest, at: int | None = None) -> go.Figure:
     annotations = []
     for row, tree in enumerate(info.trees, start=1):
         figure.add_traces([*_edges(tree), *_nodes(tree)], rows=row, cols=1)
-        annotations += _words(tree, "" if row == 1 else str(row))
+        annotations += [headline(title(tree), row), *labels(tree, row)]
+    groups = {edge.group for tree in info.trees for edge in tree.edges if edge.group is not None}
+    figure.add_traces([_group_key(group) for group in sorted(groups)])
     # All at once: one by one they take a second.
     figure.update_layout(annotations=annotations)
     _name_each_event_once(figure)
@@ -79,54 +86,68 @@ def _figure(info: Forest, at: int | None = None) -> go.Figure:
 def _canvas(info: Forest) -> go.Figure:
     """The words and one pair of axes per tree; a row is equally high in all of them."""
     heights = [_ROW * (_HEADROOM + tree.rows) for tree in info.trees] or [10 * _ROW]
-    inside = sum(heights) + _BETWEEN * (len(heights) - 1)
-    words = ("Beam tree", "thicker: more probable", "tokens written", "branches")
-    figure = make_subplots(
-        rows=len(heights),
-        row_heights=heights,
-        vertical_spacing=_BETWEEN / inside,
-        figure=style.blank(*words),
-    )
+    words = Words("Beam tree", "thicker: more probable", "tokens written", "branches")
+    figure = stacked(words, heights, top=_TOP, between=_BETWEEN, bottom=_BOTTOM)
     deepest = max((tree.depth for tree in info.trees), default=1)
     figure.update_layout(
-        height=inside + _TOP + _BOTTOM,
         legend={"itemsizing": "constant"},
-        margin={"t": _TOP, "b": _BOTTOM, "l": 50, "r": 90},  # the right is for scores at the tips
-        meta=style.at_least(160 + _COLUMN * deepest),
+        margin={"l": 50, "r": 180},  # the right is for scores at the tips
+        meta=style.at_least(250 + _COLUMN * deepest),
     )
-    figure.update_xaxes(title=words[2], showgrid=False, **style.counted(0, deepest))
-    figure.update_yaxes(title=words[3], showgrid=False, showticklabels=False)
+    figure.update_xaxes(showgrid=False, **style.counted(0, deepest))
+    figure.update_yaxes(showgrid=False, showticklabels=False)
     for row, tree in enumerate(info.trees, start=1):
         figure.update_yaxes(range=[tree.rows, -_HEADROOM], row=row)
     return figure
 
 
 def _edges(tree: Tree) -> list[go.Scatter]:
-    """One plotly line per kind and width, since a line has one width; returned ones on top."""
-    alike = defaultdict(list)
+    """One plotly line per kind, group and width, since a line has one look; returned ones on
+    top."""
+    alike: dict[tuple[int, int, int], list[Edge]] = defaultdict(list)
     for edge in tree.edges:
-        alike[list(_LINES).index(edge.kind), edge.width].append(edge)
+        group = -1 if edge.group is None else edge.group
+        alike[list(_LINES).index(edge.kind), group, edge.width].append(edge)
     return [
         go.Scatter(
             x=[x for edge in edges for x in (edge.start.depth, edge.end.depth, None)],
             y=[y for edge in edges for y in (edge.start.row, edge.end.row, None)],
             mode="lines",
-            line={"color": _LINES[edges[0].kind], "width": width},
+            line={"color": _colour(edges[0]), "width": width},
             hoverinfo="skip",
             showlegend=False,
         )
-        for (_, width), edges in sorted(alike.items())
+        for (_, _, width), edges in sorted(alike.items(), key=lambda item: item[0])
     ]
+
+
+def _colour(edge: Edge) -> str:
+    """Its group's colour, if it has one; faint where the line was kept and not returned."""
+    if edge.group is None or edge.kind == "pruned":
+        return _LINES[edge.kind]
+    colour = _of_group(edge.group)
+    red, green, blue = bytes.fromhex(colour[1:])
+    return colour if edge.kind == "returned" else f"rgba({red},{green},{blue},0.5)"
+
+
+def _of_group(group: int) -> str:
+    return _GROUPS[group % len(_GROUPS)]
+
+
+def _group_key(group: int) -> go.Scatter:
+    """The legend's line for a group."""
+    name, line = f"group {group + 1}", {"color": _of_group(group), "width": 3}
+    return go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True)
 
 
 def _nodes(tree: Tree) -> list[go.Scatter]:
     alike = defaultdict(list)
     for node in tree.nodes:
         alike[node.step.event].append(node)
-    return [_markers(event, nodes) for event, nodes in alike.items()]
+    return [_markers(event, nodes, tree) for event, nodes in alike.items()]
 
 
-def _markers(event: str, nodes: Sequence[Node]) -> go.Scatter:
+def _markers(event: str, nodes: Sequence[Node], tree: Tree) -> go.Scatter:
     name, mark = _MARKS.get(event, (event, _OTHER))
     return go.Scatter(
         x=[node.place.depth for node in nodes],
@@ -137,23 +158,8 @@ def _markers(event: str, nodes: Sequence[Node]) -> go.Scatter:
         legendgroup=event,
         legendrank=[*_MARKS, event].index(event),
         hoverinfo="text",
-        hovertext=[_hover(node, name) for node in nodes],
+        hovertext=[hover(node, name, tree.texts) for node in nodes],
     )
-
-
-def _hover(node: Node, event: str) -> str:
-    step, notes = node.step, dict(node.step.notes)
-    lines = [
-        f"<b>{style.spelled(step.token.text)}</b>  {style.escape(event)}",
-        "not captured"
-        if step.probability is None
-        else f"model: {style.percent(step.probability)}, rank {step.rank}",
-    ]
-    for name, words in _SCORES.items():
-        if isinstance(value := notes.pop(name, None), float | int):
-            lines.append(f"{words}: {value:.3f}")
-    lines += [style.escape(f"{name}: {value}") for name, value in notes.items()]
-    return "<br>".join([*lines, f"tick {step.tick}"])
 
 
 def _name_each_event_once(figure: go.Figure) -> None:
@@ -161,40 +167,3 @@ def _name_each_event_once(figure: go.Figure) -> None:
     for markers in figure.select_traces({"mode": "markers"}):
         markers.showlegend = markers.legendgroup not in named
         named.add(markers.legendgroup)
-
-
-def _words(tree: Tree, axis: str) -> list[dict[str, Any]]:
-    """The tree's name, the spelling of every returned token, ranks and scores at the tips."""
-    title = {
-        "text": f"<b>{style.escape(tree.label)}</b>",
-        **{"xref": f"x{axis} domain", "x": 0, "xanchor": "left"},
-        **{"yref": f"y{axis} domain", "y": 1, "yanchor": "bottom"},
-    }
-    tokens = (
-        _slanted(node.place, style.spelled(node.step.token.text, 10))
-        for node in tree.nodes
-        if node.returned
-    )
-    prompt = _slanted(Place(0, 0), "<i>prompt</i>")
-    words = [title, prompt, *tokens, *map(_tip_label, tree.tips)]
-    return [{"showarrow": False, "xref": f"x{axis}", "yref": f"y{axis}", **item} for item in words]
-
-
-def _slanted(place: Place, text: str) -> dict[str, Any]:
-    """A label above its node, slanted so that neighbours stay apart."""
-    return {
-        "text": text,
-        **{"x": place.depth, "xanchor": "left", "xshift": -4},
-        **{"y": place.row, "yanchor": "bottom", "yshift": 4},
-        **{"textangle": -45, "font": {"size": 11}},
-    }
-
-
-def _tip_label(tip: Tip) -> dict[str, Any]:
-    score = "" if tip.score is None else f" {tip.score:.3f}"
-    ranks = " ".join(f"#{rank}" for rank in tip.ranks)
-    return {
-        "text": f"<b>{ranks}</b>{score}",
-        **{"x": tip.place.depth, "xanchor": "left", "xshift": 10},
-        **{"y": tip.place.row, "yanchor": "middle", "font": {"size": 12}},
-    }

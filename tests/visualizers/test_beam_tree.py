@@ -89,9 +89,9 @@ def test_only_returned_tokens_are_labelled(beam_trace):
     assert texts == [
         "<b>beam_search · num_beams=2</b>",
         "<i>prompt</i>",
-        *("␣a", "␣b", "␣d", "␣e", "␣g", "␣h"),
-        "<b>#1</b> -0.320",
-        "<b>#2</b> -0.930",
+        *("␣a", "␣b", "␣d", "␣e"),
+        "␣g · <b>#1</b> -0.320",
+        "␣h · <b>#2</b> -0.930",
     ]
 
 
@@ -129,7 +129,7 @@ def test_five_beams_of_48_steps_make_a_small_figure_with_few_words(beam_trace):
     figure = beam_tree.beam_tree([deep(beam_trace)])
     assert sum(len(data.x) for data in figure.data if data.mode == "markers") == 480
     assert len(figure.data) < 20 and len(figure.to_json()) < 200_000
-    assert len(figure.layout.annotations) == 48 + 3
+    assert len(figure.layout.annotations) == 48 + 2
     assert figure.layout.height < 700
 
 
@@ -169,3 +169,124 @@ def test_every_node_stands_one_column_after_its_parent(forest):
     places = placed(parents, grown(parents, {}), small)
     for node, parent in enumerate(parents):
         assert places[node].depth == places[parent].depth + 1
+
+
+PROMPT = "The capital of France is"
+SEARCHES = [
+    ("beam_search", {"num_beams": 3, "num_return_sequences": 3}),
+    ("beam_sample", {"num_beams": 3, "num_return_sequences": 2}),
+    ("diverse_beam_search", {"num_beams": 4, "num_beam_groups": 2, "num_return_sequences": 4}),
+    ("constrained_beam_search", {"force_words": "river", "num_return_sequences": 2}),
+]
+
+
+@pytest.mark.parametrize("penalty", [0.5, 1.0, 2.0])
+def test_the_scores_a_real_tree_shows_add_up(embedded, penalty):
+    choices = [(name, {**own, "length_penalty": penalty}) for name, own in SEARCHES]
+    traces = embedded.compare(PROMPT, choices, max_new_tokens=7, seed=1)
+    for trace, tree in zip(traces, beam_tree._info(traces).trees, strict=True):
+        nodes = {node.step.id: node for node in tree.nodes}
+        for node in tree.nodes:
+            if (sums := node.sums) is None:
+                assert node.step.notes["total"] is None
+                continue
+            path = [nodes[step.id].sums for step in trace.path(node.step.id)]
+            assert sums.total == pytest.approx(sum(above.score for above in path), abs=1e-4)
+            assert sums.before + sums.score == pytest.approx(sums.total, abs=1e-5)
+            assert sums.length == len(path) and sums.length_penalty == penalty
+            assert sums.normalized == pytest.approx(sums.total / len(path) ** penalty, abs=1e-5)
+        for sequence in trace.sequences:
+            tip = nodes[sequence.steps[-1]].sums
+            assert sequence.score == pytest.approx(tip.normalized, abs=1e-5)
+
+
+def test_a_hover_text_shows_the_sum_and_the_quotient(beam_trace):
+    first, *rest = beam_trace.steps
+    steps = [dataclasses.replace(one, notes={**one.notes, "score": -0.1}) for one in (first, *rest)]
+    settings = {**beam_trace.settings, "length_penalty": 2.0}
+    figure = beam_tree.beam_tree(
+        [dataclasses.replace(beam_trace, steps=tuple(steps), settings=settings)]
+    )
+    (kept,) = [data for data in figure.data if data.name == "kept"]
+    assert "total: -0.500 − 0.100 = -0.600<br>" in kept.hovertext[2]
+    assert "normalised by length: -0.600 / 2<sup>2</sup> = -0.300<br>" in kept.hovertext[2]
+
+
+@pytest.fixture(scope="module")
+def drawn_trace(embedded):
+    own = {"num_return_sequences": 6, "temperature": 0.6}
+    [trace] = embedded.compare(PROMPT, [("sample", own)], max_new_tokens=8, seed=0)
+    return trace
+
+
+def test_drawn_texts_are_one_tree_in_which_equal_beginnings_are_one_line(drawn_trace):
+    (tree,) = beam_tree._info([drawn_trace]).trees
+    assert tree.texts == 6
+    beginnings = {
+        sequence.token_ids[:length]
+        for sequence in drawn_trace.sequences
+        for length in range(1, len(sequence.token_ids) + 1)
+    }
+    assert len(tree.nodes) == len(beginnings)
+    for node in tree.nodes:
+        path = tuple(step.token.id for step in drawn_trace.path(node.step.id))
+        passing = [s for s in drawn_trace.sequences if s.token_ids[: len(path)] == path]
+        assert node.texts == len(passing)
+    widths = {edge.child: edge.width for edge in tree.edges}
+    assert all(widths[node.step.id] == 1 + round(5 * node.texts / 6) for node in tree.nodes)
+    assert max(node.texts for node in tree.nodes) > 1
+
+
+def test_branches_of_drawn_texts_say_how_many_pass(drawn_trace):
+    figure = beam_tree.beam_tree([drawn_trace])
+    words = [words.text for words in figure.layout.annotations]
+    assert "<b>sample" in words[0] and words[0].endswith("6 texts")
+    (tree,) = beam_tree._info([drawn_trace]).trees
+    first = next(node for node in tree.nodes if node.texts > 1)
+    assert any(f"<b>×{first.texts}</b>" in text for text in words)
+    assert sum("<b>text " in text for text in words) == len(tree.tips)
+    hovers = [text for data in figure.data for text in data.hovertext or ()]
+    assert any(f"{first.texts} of 6 texts pass here" in text for text in hovers)
+
+
+def test_texts_drawn_alike_throughout_are_a_tree_of_one_line(greedy_trace):
+    twice = dataclasses.replace(greedy_trace, sequences=greedy_trace.sequences * 2)
+    assert beam_tree.needs(twice) and not beam_tree.needs(greedy_trace)
+    (tree,) = beam_tree._info([twice]).trees
+    assert {node.texts for node in tree.nodes} == {2}
+
+
+def test_groups_have_colours_names_and_rows_of_their_own(embedded):
+    traces = embedded.compare(PROMPT, [SEARCHES[2]], max_new_tokens=6)
+    (tree,) = beam_tree._info(traces).trees
+    assert {edge.group for edge in tree.edges} == {0, 1}
+    figure = beam_tree.beam_tree(traces)
+    named = {
+        data.name: data.line.color for data in figure.data if data.name in ("group 1", "group 2")
+    }
+    assert len({*named.values()}) == 2
+    drawn = {data.line.color for data in figure.data if data.mode == "lines" and not data.name}
+    assert {*named.values()} <= drawn
+    tips = [words.text for words in figure.layout.annotations if "#" in words.text]
+    assert {text.rsplit("· ", 1)[1] for text in tips} == {"group 1", "group 2"}
+
+
+def test_a_hover_text_tells_the_progress_under_constraints(embedded):
+    own = {"force_words": ["river", "of art"], "num_beams": 4}
+    traces = embedded.compare(PROMPT, [("constrained_beam_search", own)], max_new_tokens=6)
+    hovers = [text for data in beam_tree.beam_tree(traces).data for text in data.hovertext or ()]
+    assert any("constraints met: 1 of 2 (tokens 1/1, 0/2)" in text for text in hovers)
+    assert any("forced: only a constraint put it up" in text for text in hovers)
+
+
+def test_lists_for_other_figures_stay_out_of_the_hover_text(embedded):
+    traces = embedded.compare(PROMPT, ["contrastive_search"], max_new_tokens=4)
+    hovers = [text for data in beam_tree.beam_tree(traces).data for text in data.hovertext or ()]
+    assert hovers and not any("similarities" in text for text in hovers)
+
+
+def test_a_tree_that_goes_on_from_a_text_begins_behind_it(beam_trace, greedy_trace):
+    before = tuple(step.token for step in greedy_trace.steps[:2])
+    (tree,) = beam_tree._info([dataclasses.replace(beam_trace, prefix=before)]).trees
+    assert tree.root == (2, 0) and tree.depth == 5
+    assert {node.place.depth for node in tree.nodes} == {3, 4, 5}
