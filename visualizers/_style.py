@@ -117,6 +117,7 @@ def said(figure: go.Figure, words: str) -> go.Figure:
         showarrow=False,
         **{"xref": "x domain", "x": 0.5, "yref": "y domain", "y": 0.5},
     )
+    figure.update_layout(height=260)
     figure.update_xaxes(showticklabels=False)
     figure.update_yaxes(showticklabels=False)
     return figure

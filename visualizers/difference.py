@@ -19,6 +19,7 @@ from visualizers._register import view
 _BEFORE, _AFTER = 6, 10  # tokens shown before the first parting and after the last
 _ROW, _COLUMN, _NARROW, _TOP, _BOTTOM = 86, 24, 8, 130, 60  # pixels
 _LEGIBLE = 80  # with more tokens than these only those at partings are spelled
+_FEW = 14  # so many tokens are counted one by one
 _NAME = 34  # characters of a run's name
 
 
@@ -73,10 +74,13 @@ def _figure(info: Differences, at: int | None = None) -> go.Figure:
         annotations=[word for lane in info.lanes for word in _words(info, lane, window)],
         height=_TOP + _BOTTOM + _ROW * _rows(info),
         margin={"t": _TOP, "b": _BOTTOM},
-        meta=style.at_least(60 + 7 * _widest(info) + _column(window) * len(window)),
+        meta=style.at_least(120 + 7 * _widest(info) + _column(window) * len(window)),
         showlegend=False,
     )
-    figure.update_xaxes(style.counted(window.start, window.stop), showgrid=False)
+    figure.update_xaxes(
+        range=[window.start - 0.5, window.stop + 1],  # room for the last label
+        **{"dtick": 1 if len(window) <= _FEW else 5, "tickangle": 0, "showgrid": False},
+    )
     ends = {
         lane.row: [_short(info.names[run]) for run in lane.runs] for lane in info.lanes if lane.last
     }
@@ -209,25 +213,31 @@ def _against(info: Differences, lane: Stretch) -> list[Rivalry]:
 
 def _hover(info: Differences, lane: Stretch, at: int, token: Token | None) -> str:
     head = "<b>the text ends</b>" if token is None else f"<b>{style.spelled(token.text)}</b>"
-    runs = ", ".join(_short(info.names[run]) for run in lane.runs)
-    lines = [f"{head}  token {at}", runs]
-    if _parts(lane, at):
-        lines += [_told(info, rivalry) for rivalry in _against(info, lane)]
-    return "<br>".join(lines)
+    lines = [f"{head}  token {at}", _named(info, lane.runs)]
+    if not _parts(lane, at):
+        return "<br>".join(lines)
+    by_token: dict[Token | None, list[Rivalry]] = {}
+    for rivalry in _against(info, lane):
+        by_token.setdefault(rivalry.other.token, []).append(rivalry)
+    told = [line for other, taken in by_token.items() for line in _told(info, other, taken)]
+    return "<br>".join([*lines, *told])
 
 
-def _told(info: Differences, rivalry: Rivalry) -> str:
-    """What a run gave the token that another took in its place."""
-    own, other, gap = rivalry
-    name = _short(info.names[other.run])
-    if other.token is None:
-        return f"{name} ended"
-    lines = [f"{name} took <b>{style.spelled(other.token.text, 20)}</b>"]
-    if gap is not None:
-        lines[0] += f", gap {gap:+.2f} nats"
-    if own.token is not None:
-        lines.append(f"   {_short(info.names[own.run])} gave it: {_given(own)}")
-    return "<br>".join(lines)
+def _told(info: Differences, other: Token | None, taken: Sequence[Rivalry]) -> list[str]:
+    """What these runs gave the token that others took in its place."""
+    others = _named(info, [rivalry.other.run for rivalry in taken])
+    if other is None:
+        return [f"instead of <i>ending</i>: {others}"]
+    head = f"instead of <b>{style.spelled(other.text, 20)}</b>: {others}"
+    if taken[0].gap is not None:
+        head += f", gap {taken[0].gap:+.2f} nats"
+    given = {rivalry.own.run: rivalry.own for rivalry in taken if rivalry.own.token is not None}
+    own = [f"   {_named(info, [run])} gave it: {_given(side)}" for run, side in given.items()]
+    return [head, *own]
+
+
+def _named(info: Differences, runs: Sequence[int]) -> str:
+    return ", ".join(_short(info.names[run]) for run in dict.fromkeys(runs))
 
 
 def _given(own: Side) -> str:

@@ -90,7 +90,7 @@ def _figure(info: Ranks, at: int | None = None) -> go.Figure:
 
 
 def _canvas(info: Ranks) -> go.Figure:
-    bars = _BAR * max(1, len(info.lines))
+    bars = _BAR * (len(info.lines) + 0.4)
     inside = _LINES + _BETWEEN + bars
     figure = make_subplots(
         rows=2,
@@ -110,7 +110,8 @@ def _canvas(info: Ranks) -> go.Figure:
         figure.add_hrect(above, below, **tint, row=1, exclude_empty_subplots=False)
     upside_down = [math.log10(borders[-1]), math.log10(borders[0])]
     figure.update_xaxes(title="token", **along(info.lines), row=1)
-    figure.update_yaxes(title="rank", type="log", dtick=1, range=upside_down, row=1)
+    logarithmic = {"type": "log", "dtick": 1, "tickformat": ",d", "range": upside_down}
+    figure.update_yaxes(title="rank", **logarithmic, row=1)
     figure.update_xaxes(title="tokens of each rank", showgrid=False, rangemode="tozero", row=2)
     runs = {"range": [len(info.lines) - 0.3, -0.7], "showgrid": False, "showticklabels": False}
     figure.update_yaxes(title="run", **runs, row=2)
@@ -162,6 +163,7 @@ def _bars(info: Ranks) -> list[go.Bar]:
             marker={"color": bucket.colour, "line": {"color": style.QUIET, "width": 1}},
             text=[str(counts[place] or "") for counts in info.counts],
             **{"textposition": "inside", "insidetextanchor": "middle", "textangle": 0},
+            **{"constraintext": "none", "textfont": {"size": 12}},
             hovertext=[
                 f"<b>rank {bucket.name}</b><br>{counts[place]:,} of {sum(counts):,} tokens"
                 f"<br>{style.escape(line.label)}"

@@ -101,7 +101,8 @@ def _figure(info: Clouds, at: int | None = None) -> go.Figure:
     dots = [(cloud, dot) for cloud in info.clouds for dot in cloud.dots]
     figure.add_traces([_cloud(cloud) for cloud in info.clouds])
     figure.add_traces([_ring(cloud, dot) for cloud, dot in dots if dot.at == at])
-    figure.update_layout(height=560, meta=style.at_least(360))
+    # The upper corners' names stand between the words above and the dots.
+    figure.update_layout(height=560, margin={"t": 105}, meta=style.at_least(360))
     figure.update_xaxes(range=_range([dot.entropy for _, dot in dots], 0.03))
     figure.update_yaxes(range=_range([dot.varentropy for _, dot in dots], _BELOW))
     if info.median_entropy is not None:

@@ -113,9 +113,9 @@ def test_each_run_says_what_it_gave_the_others_token(parting):
     assert (pair.first.other_raw, pair.first.other_final) == (0.3, 0.2)
     assert (pair.second.other_raw, pair.second.other_final) == (None, None)
     hovers = "".join(str(data.hovertext) for data in difference.difference(parting).data)
-    assert "sample took <b>␣w7</b>, gap +0.69 nats" in hovers
+    assert "instead of <b>␣w7</b>: sample, gap +0.69 nats" in hovers
     assert "greedy gave it: model 30.0%, as used 20.0%" in hovers
-    assert "greedy took <b>␣w6</b>, gap -0.69 nats" in hovers
+    assert "instead of <b>␣w6</b>: greedy, gap -0.69 nats" in hovers
     assert "sample gave it: not among the recorded candidates" in hovers
 
 
