@@ -38,6 +38,8 @@ function visit(run) {
   const { root } = shown.get(run);
   root.focus({ preventScroll: true });
   root.scrollIntoView({ block: "nearest", inline: "nearest", behavior: calm() ? "auto" : "smooth" });
+  const ring = getComputedStyle(root).getPropertyValue("--color-accent");
+  root.animate([{ boxShadow: `0 0 0 3px ${ring}` }, { boxShadow: "0 0 0 3px transparent" }], { duration: 1500 });
 }
 
 // The tree, as nested lists; there is none before the first fork.

@@ -5,7 +5,8 @@
 
 const part = (name) => element.querySelector("." + name);
 const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-const BURST = 24; // so many new tokens at once come without a motion of their own
+const BURST = 24; // so many new tokens, or so many columns at once, come without a motion of their own
+const CROWD = 4;
 
 const LOST = new Set(["rejected", "ignored"]); // drafts that are not in the text
 
@@ -67,7 +68,7 @@ class Column {
     this.text.insertBefore(batch, this.text.querySelector("del.revised"));
     this.tokens.push(...fresh);
     this.places = places;
-    if (fresh.length && fresh.length < BURST && !calm()) {
+    if (fresh.length && fresh.length < BURST && changed.size < CROWD && !calm()) {
       const own = fresh.filter((_, i) => same + i >= this.run.before.length);
       for (const token of own) token.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 150 });
     }
@@ -84,7 +85,7 @@ class Column {
   ghost(words, name, before) {
     this.text.querySelectorAll("del." + name).forEach((old) => old.remove());
     if (calm() || !words.trim()) return;
-    const ghost = make("del", name, words);
+    const ghost = make("del", name, words.replaceAll("\n", "⏎")); // a ghost breaks no line
     ghost.setAttribute("aria-hidden", "true");
     this.text.insertBefore(ghost, before);
     const fading = ghost.animate([{ opacity: 1 }, { opacity: 0.8, offset: 0.5 }, { opacity: 0 }], { duration: 1100 });

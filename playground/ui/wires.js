@@ -93,6 +93,14 @@ function paced() {
   pace = store.pace;
 }
 
+// The replay comes to a token that took a draft's place: the draft is struck out once more.
+function strikeAgain(column) {
+  const place = store.pointed(column.run);
+  if (place?.run !== column.run || place.notes.verdict !== "resampled") return;
+  const { round } = place.notes;
+  struck.push([column, [...column.run.steps.values()].filter((step) => step.notes.round === round)]);
+}
+
 function moved() {
   clearTimeout(pinning);
   pinning = setTimeout(() => {
@@ -121,6 +129,7 @@ const answers = {
   },
   cursor() {
     soon(shown.values());
+    if (store.cursor.replay) for (const column of shown.values()) strikeAgain(column);
     moved();
   },
   look() {
