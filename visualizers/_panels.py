@@ -16,7 +16,7 @@ from engine.trace import Step, Trace
 from visualizers import _style as style
 
 COLUMN = 26  # pixels that a token needs below a panel
-_TOP, _BETWEEN, _BOTTOM = 100, 130, 120  # pixels; below a panel stand slanted tokens
+_TOP, _BETWEEN, _BOTTOM = 124, 130, 120  # pixels; below a panel stand slanted tokens
 
 
 class Words(NamedTuple):

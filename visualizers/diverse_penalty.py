@@ -189,5 +189,7 @@ def _hover(cell: Cell, group: int, place: int) -> str:
         lines.append("driven away by the penalty:")
     for lost in cell.driven[:_LISTED]:
         without = f"{lost.total + lost.penalty:.2f} − {lost.penalty:.3g} = {lost.total:.2f}"
-        lines.append(f"  <b>{style.spelled(lost.token)}</b> {without}, kept: {cell.worst:.2f}")
+        lines.append(
+            f"  <b>{style.spelled(lost.token)}</b> {without} (worst kept: {cell.worst:.2f})"
+        )
     return "<br>".join(lines)

@@ -270,7 +270,7 @@ def test_a_group_pays_for_what_it_takes_and_loses_what_the_penalty_drives_away(g
     assert kept_away.paid == 0 and kept_away.driven == ((" a", 1.0, -1.5),)
     assert paying.paid == 1.0 and not paying.driven
     hover = diverse_penalty._figure(diverse_penalty._info([groups])).data[0].hovertext
-    assert "<b>␣a</b> -0.50 − 1 = -1.50, kept: -0.90" in hover[1][0]
+    assert "<b>␣a</b> -0.50 − 1 = -1.50 (worst kept: -0.90)" in hover[1][0]
 
 
 def test_what_would_have_lost_anyway_was_not_driven_away(groups):
