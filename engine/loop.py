@@ -6,6 +6,7 @@ Knows runs and readers. Refuses to know what a strategy is after and how a model
 from __future__ import annotations
 
 import logging
+import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +49,7 @@ def stream(
             _resume(live, None)
         yield from _news(lives)
         while any(live.asks for live in lives):
-            if cancelled():
+            if _cancelled(lives, cancelled):
                 for live in lives:
                     _break_off(live, Stop("cancelled"))
             else:
@@ -59,6 +60,15 @@ def stream(
             live.decoding.close()
         for run, _ in runs:
             run.forget()
+
+
+def _cancelled(lives: Sequence[_Live], ask: Callable[[], bool]) -> bool:
+    """Ask whether to stop; the answer may take a person's time, which is not the runs'."""
+    since = time.perf_counter()
+    answer = ask()
+    for live in lives:
+        live.run.wait(time.perf_counter() - since)
+    return answer
 
 
 def _tick(lives: Sequence[_Live]) -> None:

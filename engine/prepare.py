@@ -44,10 +44,13 @@ class Prepared:
 def prepare(model: Model, prompt: Prompt, settings: Mapping[str, Any]) -> Prepared:
     """Let transformers prepare a run over checked settings with token ids in them."""
     arguments = _arguments(model, settings)
-    inputs: dict[str, Any] = {"input_ids": torch.tensor([prompt.ids], device=model.device)}
+    read = prompt.start if prompt.context is None else prompt.ids
+    inputs: dict[str, Any] = {"input_ids": torch.tensor([read], device=model.device)}
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
     if prompt.context is not None:
         inputs["encoder_outputs"] = prompt.context.outputs()
+        if prompt.prefix:
+            inputs["decoder_input_ids"] = torch.tensor([prompt.start], device=model.device)
     with _refusals_as_errors(settings):
         prepared = model.generate(**inputs, **arguments, custom_generate=_capture)
     assert isinstance(prepared, Prepared)

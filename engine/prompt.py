@@ -39,10 +39,11 @@ class Prompt:
     """A prompt the model has read, or is about to."""
 
     text: str
-    ids: list[int]  # what the model reads
-    start: list[int]  # what decoding begins with: the prompt itself, or a decoder's start token
+    ids: list[int]  # the prompt's tokens
+    start: list[int]  # what decoding goes on from: the prompt or a decoder's start, and the prefix
     context: Encoded | None = None
     padding: Sequence[int] = ()  # before the start, for those who count tokens; no model reads it
+    prefix: Sequence[int] = ()  # what already stands after the prompt
     root: tuple[Cell, Place] | None = None  # where it ends in the trie, once evaluated
 
 
@@ -59,10 +60,10 @@ def tokens_of(model: Model, prompt: str | Chat) -> tuple[str, list[int]]:
     return text, list(tokenizer(text, add_special_tokens=False).input_ids)
 
 
-def read(model: Model, text: str, ids: list[int]) -> Prompt:
-    """The prompt ready to decode from; an encoder reads it now."""
+def read(model: Model, text: str, ids: list[int], prefix: Sequence[int] = ()) -> Prompt:
+    """The prompt, and what stands after it, ready to decode from; an encoder reads it now."""
     if not model.is_encoder_decoder:
-        return Prompt(text, ids, start=ids)
+        return Prompt(text, ids, [*ids, *prefix], prefix=prefix)
     inputs = torch.tensor([ids], device=model.device)
     mask = torch.ones_like(inputs)
     with torch.no_grad():
@@ -76,7 +77,7 @@ def read(model: Model, text: str, ids: list[int]) -> Prompt:
         num_beams=1,
         custom_generate=_first_ids,
     )
-    return Prompt(text, ids, start, encoded)
+    return Prompt(text, ids, [*start, *prefix], encoded, prefix=prefix)
 
 
 def _first_ids(model: Any, input_ids: Tensor, **kwargs: Any) -> list[int]:

@@ -40,13 +40,16 @@ class Reader:
         self.backend = backend
         self.lock = lock or threading.Lock()
         self._waiting: list[_Job] = []
-        self._prompts: OrderedDict[tuple[int, ...], Prompt] = OrderedDict()
+        self._prompts: OrderedDict[tuple[tuple[int, ...], ...], Prompt] = OrderedDict()
         # A cell asked for again while somebody still holds what the model said there.
         self._known: WeakKeyDictionary[Cell, ref[Place]] = WeakKeyDictionary()
 
-    def prompt(self, ids: Sequence[int], read: Callable[[], Prompt]) -> Prompt:
-        """The prompt of these tokens, as it was read the last time if it was not long ago."""
-        key = tuple(ids)
+    def prompt(
+        self, ids: Sequence[int], prefix: Sequence[int], read: Callable[[], Prompt]
+    ) -> Prompt:
+        """The prompt of these tokens with this prefix, as it was read the last time if it was not
+        long ago."""
+        key = (tuple(ids), tuple(prefix))
         prompt = self._prompts.pop(key, None) or read()
         self._prompts[key] = prompt
         while len(self._prompts) > PROMPTS:

@@ -25,6 +25,7 @@ class Heading:
     model: str
     prompt: str
     prompt_tokens: tuple[Token, ...]
+    prefix: tuple[Token, ...] = ()
 
 
 class Recorder:
@@ -33,10 +34,12 @@ class Recorder:
     def __init__(self, heading: Heading, speller: Speller, *, fresh: bool) -> None:
         self._heading = heading
         self._speller = speller
-        self._fresh = fresh  # nothing stands before the first token (an encoder-decoder's text)
+        # Nothing stands before the first token: an encoder-decoder's text, from its beginning.
+        self._fresh = fresh and not heading.prefix
+        self._begun = self._unfinished(heading.prefix)
         self._steps: list[Step] = []
         self._at: dict[tuple[int, int | None, int], int] = {}  # (tree, parent step, token) -> step
-        self._unspelled: dict[int | None, tuple[int, ...]] = {None: ()}
+        self._unspelled: dict[int | None, tuple[int, ...]] = {None: self._begun}
         self._changed: dict[int, None] = {}
         self._tips: list[int] = []
         self._ticks: list[Tick] = []
@@ -98,11 +101,16 @@ class Recorder:
         self._ticks.append(Tick(passes, nodes, ms, drafts))
         self._cost, self._clock = (0, 0, 0), now
 
+    def wait(self, seconds: float) -> None:
+        """Leave time out of the tick under way: somebody held the run."""
+        self._clock += seconds
+
     def finish(self, ends: Iterable[tuple[int, float | None, Stop]], stop: Stop) -> None:
         """End with sequences, best first: last step, score, and the rule that ended each."""
         ends = list(ends)
-        for tip, _, _ in ends:
-            self._put(replace(self._steps[tip], event="returned"))
+        for tip in (self._steps[tip] for tip, _, _ in ends):
+            if tip.event != "given":
+                self._put(replace(tip, event="returned"))
         self._tips = [tip for tip, _, _ in ends]
         self._ending = (tuple(self._sequence(*end) for end in ends), stop, None)
 
@@ -146,12 +154,19 @@ class Recorder:
             self._steps[step.id] = step
         self._changed[step.id] = None
 
+    def _unfinished(self, prefix: Iterable[Token]) -> tuple[int, ...]:
+        """The tokens at a prefix's end that wait for the rest of a character."""
+        waiting: tuple[int, ...] = ()
+        for token in prefix:
+            _, waiting = self._speller.add(waiting, token.id)
+        return waiting
+
     def _sequence(self, tip: int, score: float | None, stop: Stop) -> Sequence:
         path = self._path(tip)
         ids = tuple(step.token.id for step in path)
         return Sequence(
             token_ids=ids,
-            text=self._speller.text(ids, fresh=self._fresh),
+            text=self._speller.text((*self._begun, *ids), fresh=self._fresh),
             steps=tuple(step.id for step in path),
             stop=stop,
             score=score,

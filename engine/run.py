@@ -92,6 +92,11 @@ class Run:
         drafting = reader is not self._source.reader
         self.recorder.charge(int(not drafting), nodes, int(drafting))
 
+    def wait(self, seconds: float) -> None:
+        """Leave time out of the run's own: somebody held it."""
+        self.recorder.wait(seconds)
+        self._rules.wait(seconds)
+
     @cached_property
     def generator(self) -> torch.Generator:
         """The run's own random numbers: on a CPU, those `generate` draws after `set_seed`."""

@@ -6,6 +6,7 @@ Knows transformers' criteria and what to call them. Refuses to decide anything i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import torch
 from torch import Tensor
@@ -29,9 +30,17 @@ class StopRules:
     ) -> None:
         # A text that ends by itself on its last allowed token ended by itself: limits come last.
         limits = (MaxLengthCriteria, MaxTimeCriteria)
-        self._criteria = sorted(criteria, key=lambda criterion: isinstance(criterion, limits))
+        ordered = sorted(criteria, key=lambda criterion: isinstance(criterion, limits))
+        # A clock of its own: a caller may have given the same one to several runs.
+        self._criteria = [copy(c) if isinstance(c, MaxTimeCriteria) else c for c in ordered]
         self._prompt_length = prompt_length
         self._speller = speller
+
+    def wait(self, seconds: float) -> None:
+        """Leave time out of what a time limit counts: somebody held the run."""
+        for criterion in self._criteria:
+            if isinstance(criterion, MaxTimeCriteria):
+                criterion.initial_timestamp += seconds
 
     def check(self, ids: Tensor) -> list[Stop | None]:
         """For each row of tokens, (rows, length), the first rule that ends it there."""

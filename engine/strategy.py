@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+from torch import Tensor
 
 from engine.errors import PlaygroundError, did_you_mean
 from engine.node import Ask, Node
@@ -20,6 +22,13 @@ Decoding = Generator[Sequence[Ask], list[Node], None]
 __all__ = ["Ask", "Decoding", "Strategy", "find", "registered", "registration", "strategy"]
 
 Decode = Callable[[Run, Any], Decoding]
+
+
+class Reshape(Protocol):
+    """A strategy's own change to the logits at a node, apart from what it chooses."""
+
+    def __call__(self, run: Run, node: Node, *, params: Any) -> tuple[str, Tensor]:
+        """What to call the change, and the scores it leaves: (1, vocab)."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,7 @@ class Strategy:
     decoder_only: bool = False  # it cannot decode behind an encoder
     drafts: bool = False  # it has tokens judged that may be thrown away
     foreign: bool = False  # it runs code that comes with its settings
+    reshape: Reshape | None = None  # what it makes of the logits before the processors get them
 
     @property
     def description(self) -> str:
@@ -68,6 +78,7 @@ def strategy(
     decoder_only: bool = False,
     drafts: bool = False,
     foreign: bool = False,
+    reshape: Reshape | None = None,
     **fixed: Any,
 ) -> Callable[[Decode], Decode]:
     """Register a decoding generator under ``id``; people are shown strategies by ``order``."""
@@ -75,7 +86,9 @@ def strategy(
     def register(decode: Decode) -> Decode:
         if id in _REGISTER:
             raise ValueError(f"two strategies are called {id!r}")
-        _REGISTER[id] = Strategy(id, order, params, decode, fixed, decoder_only, drafts, foreign)
+        _REGISTER[id] = Strategy(
+            id, order, params, decode, fixed, decoder_only, drafts, foreign, reshape
+        )
         return decode
 
     return register

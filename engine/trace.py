@@ -30,6 +30,7 @@ EVENTS = (
     "resampled",
     "bonus",
     "returned",  # ended a hypothesis that is one of the returned sequences
+    "given",  # a token of a text that was there: scored, not chosen
 )
 
 

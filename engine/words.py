@@ -63,7 +63,7 @@ class Words:
         options = [item] if isinstance(item, str) else _listed(name, item)
         if not any(isinstance(option, str) for option in options):
             nested = options and isinstance(options[0], list | tuple)
-            return [self._ids(name, ids) for ids in options] if nested else self._ids(name, options)
+            return [self.ids(name, ids) for ids in options] if nested else self.ids(name, options)
         spelled = [tuple(ids) for option in options for ids in self._spelled(name, option)]
         # Whoever has written "ships" has written "ship": the shorter one is enough to look for.
         return [
@@ -94,7 +94,7 @@ class Words:
     def _alternatives(self, name: str, item: Any) -> list[int]:
         """The single tokens an id or a word stands for."""
         if not isinstance(item, str):
-            return self._ids(name, [item])
+            return self.ids(name, [item])
         if item in (vocabulary := self._tokenizer.get_vocab()):
             return [vocabulary[item]]
         single = [ids[0] for ids in self.spellings(item) if len(ids) == 1]
@@ -105,12 +105,13 @@ class Words:
     def _spelled(self, name: str, item: Any) -> list[list[int]]:
         """The tokens of a word, once for each way to spell it, or the tokens given."""
         if not isinstance(item, str):
-            return [self._ids(name, item)]
+            return [self.ids(name, item)]
         if not item.strip():
             raise PlaygroundError(f"{name} has {item!r} where a word is expected")
         return self.spellings(item)
 
-    def _ids(self, name: str, value: Any) -> list[int]:
+    def ids(self, name: str, value: Any) -> list[int]:
+        """A list of token ids as it is, if the model has them all."""
         ids = _listed(name, value)
         for id in ids:
             if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < self._vocabulary:

@@ -1,8 +1,9 @@
 """What people use: the Python API, the command line, exports, and the page."""
 
 from engine.errors import PlaygroundError
+from engine.pace import Pace
 from engine.settings import Limits
 from engine.trace import Trace, Update
 from playground.lab import Playground
 
-__all__ = ["Limits", "Playground", "PlaygroundError", "Trace", "Update"]
+__all__ = ["Limits", "Pace", "Playground", "PlaygroundError", "Trace", "Update"]

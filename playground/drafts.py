@@ -17,7 +17,8 @@ from engine import models
 from engine.errors import PlaygroundError, did_you_mean
 from engine.model import Model
 from engine.node import Source
-from engine.prompt import read
+from engine.prompt import Prompt, read
+from engine.reader import Reader
 from engine.readers import Readers
 from engine.respelling import alike
 
@@ -62,8 +63,7 @@ class Drafts:
     def _inside(self, layers: int, target: Source, length: int) -> Source:
         """The model itself as its own draft, or its first layers."""
         reader = self._readers.first(layers, length)
-        text, ids = target.prompt.text, target.prompt.ids
-        return Source(self._model, reader, reader.prompt(ids, lambda: read(self._model, text, ids)))
+        return Source(self._model, reader, _prompt(reader, self._model, target.prompt))
 
     def _named(self, name: str, target: Source, length: int) -> Source:
         draft, readers = self._load(name)
@@ -71,21 +71,23 @@ class Drafts:
             raise PlaygroundError(
                 f"assistant_model is {name!r}; an encoder-decoder drafts for encoder-decoders only"
             )
-        text, ids = target.prompt.text, target.prompt.ids
+        prompt = target.prompt
         if not self._alike(draft):
             if draft.is_encoder_decoder:
                 raise PlaygroundError(
                     f"assistant_model is {name!r}; encoder-decoders need drafts of one vocabulary"
                 )
-            ids = list(draft.tokenizer(text).input_ids)
-        context = draft.context_length
-        if context is not None and len(ids) > context:
+            # In tokens of its own; the prefix is respelled as the text goes on.
+            ids = list(draft.tokenizer(prompt.text).input_ids)
+            prompt = Prompt(prompt.text, ids, ids)
+        context, tokens = draft.context_length, len(prompt.ids) + len(prompt.prefix)
+        if context is not None and tokens > context:
             raise PlaygroundError(
                 f"assistant_model is {name!r}; it can attend to {context} tokens, and the prompt"
-                f" has {len(ids)}"
+                f" has {tokens}"
             )
-        reader = readers.whole(min(length + len(ids), context or length + len(ids)))
-        return Source(draft, reader, reader.prompt(ids, lambda: read(draft, text, ids)))
+        reader = readers.whole(min(length + tokens, context or length + tokens))
+        return Source(draft, reader, _prompt(reader, draft, prompt))
 
     def _load(self, name: str) -> tuple[Model, Readers]:
         with self._lock:
@@ -119,3 +121,9 @@ class Drafts:
 
     def _alike(self, draft: Model) -> bool:
         return alike(self._model.tokenizer, draft.tokenizer)
+
+
+def _prompt(reader: Reader, model: Model, prompt: Prompt) -> Prompt:
+    """A prompt as a draft model reads it, with what stands after it."""
+    text, ids, prefix = prompt.text, prompt.ids, prompt.prefix
+    return reader.prompt(ids, prefix, lambda: read(model, text, ids, prefix))

@@ -1,15 +1,14 @@
 """The Python API: a model, and strategies compared on it.
 
-Knows how words, settings and strategies become runs. Refuses to know the page and the figures, so
+Knows how checked settings and strategies become runs. Refuses to know the page and the figures, so
 that it works where there is only torch, transformers and the standard library.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,30 +23,22 @@ from engine import loop, models
 from engine.errors import PlaygroundError
 from engine.model import Model
 from engine.node import Source
+from engine.pace import Pace
 from engine.prepare import Prepared, prepare
-from engine.prompt import Chat, read, tokens_of
+from engine.prompt import Chat, read
 from engine.readers import Readers
 from engine.record import Heading, Recorder
 from engine.run import Run
-from engine.settings import Limits, check
+from engine.scoring import scoring
+from engine.settings import Limits
 from engine.strategy import Decoding, Strategy
 from engine.tokens import Speller
 from engine.trace import Trace, Update
-from engine.words import Words
 from playground import configs
+from playground.asking import Asking, Beginning, Choice, Request, Text
 from playground.drafts import Drafts
 
-# A strategy, one with settings of its own, or a config that says which one.
-Choice = str | tuple[str, Mapping[str, Any]] | GenerationConfig
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """One strategy with all its settings checked, the seed apart."""
-
-    strategy: Strategy
-    settings: dict[str, Any]
-    seed: int
+__all__ = ["Choice", "Playground", "Request"]
 
 
 class Playground:
@@ -71,42 +62,63 @@ class Playground:
         self.speller = Speller(self.model.tokenizer)
         self._readers = Readers(self.model.module, self.limits.positions)
         self._drafts = Drafts(self.model, self._readers, self.limits.positions, drafts)
-        self._allow_custom = allow_custom
+        self._asking = Asking(self.model, self.limits, self._drafts, allow_custom)
         self._calls = _CallCounter(self.model.module)
 
-    def compare(self, prompt: str | Chat, choices: Sequence[Choice], **shared: Any) -> list[Trace]:
+    def compare(
+        self, prompt: str | Chat, choices: Sequence[Choice], *, prefix: Text = (), **shared: Any
+    ) -> list[Trace]:
         """Run strategies together on one prompt; gives their traces in the same order."""
-        ended = {u.run: u.trace for u in self.stream(prompt, choices, **shared) if u.trace}
-        return [ended[run] for run in range(len(choices))]
+        return _traces(self.stream(prompt, choices, prefix=prefix, **shared))
 
     def stream(
         self,
         prompt: str | Chat,
         choices: Sequence[Choice],
         *,
-        stop: threading.Event | None = None,
+        prefix: Text = (),
+        stop: threading.Event | Pace | None = None,
         **shared: Any,
     ) -> Iterator[Update]:
         """The same while it happens: what is new in each run, tick by tick.
 
-        Setting ``stop`` ends every run within one tick, with the trace so far; closing the
-        iterator does too, without a word. Bad input raises before anything runs.
+        ``prefix`` is a text, or tokens, that already stand after the prompt: the runs go on from
+        there, as `generate` does from both together. Setting ``stop`` ends every run within one
+        tick, with the trace so far, and a `Pace` can hold them as well; closing the iterator ends
+        them without a word. Bad input raises before anything runs.
         """
-        text, ids = self._tokens(prompt)
-        requests = self._requests(choices, shared, len(ids))
+        begin = self._asking.beginning(prompt, prefix)
+        requests = self._asking.requests(choices, shared, begin)
         longest = max(request.settings["max_new_tokens"] for request in requests)
-        self._check_length(len(ids), longest)
-        length = len(ids) + longest
-        reader = self._readers.whole(length)
-        known = reader.prompt(ids, lambda: read(self.model, text, ids))
-        source = Source(self.model, reader, known)
+        source, length = self._source(begin, longest)
         runs = [self._run(source, request, length) for request in requests]
-        return loop.stream(runs, stop.is_set if stop else lambda: False)
+        return loop.stream(runs, stop.is_set if stop is not None else lambda: False)
+
+    def score(
+        self,
+        prompt: str | Chat,
+        text: Text,
+        choices: Sequence[Choice],
+        *,
+        prefix: Text = (),
+        **shared: Any,
+    ) -> list[Trace]:
+        """What each strategy's settings make of a text that is there, or of its tokens.
+
+        Every token becomes a step, with what the model gave it and what was left of that after the
+        strategy's processors, DoLa's contrast included. How contrastive search weighs likeness, how
+        beams compete and what drafts propose is no distribution of one text and has no part in it.
+        """
+        begin = self._asking.beginning(prompt, prefix)
+        tokens = self._asking.scored(text)
+        requests = self._asking.requests(choices, shared, begin)
+        source, _ = self._source(begin, len(tokens))
+        runs = [self._scoring(source, request, tokens) for request in requests]
+        return _traces(loop.stream(runs, lambda: False))
 
     def offered(self) -> dict[str, Strategy]:
         """The strategies that may be run here, by id."""
-        known = strategies.registered()
-        return {id: found for id, found in known.items() if self._allow_custom or not found.foreign}
+        return self._asking.offered()
 
     def defaults(self, strategy: str) -> dict[str, Any]:
         """The value each of a strategy's own settings has when it is not given."""
@@ -126,95 +138,71 @@ class Playground:
         own = self.model.module.generation_config
         return configs.configured(own, request.strategy, request.settings)
 
-    def _requests(
-        self, choices: Sequence[Choice], shared: Mapping[str, Any], started: int
-    ) -> list[Request]:
-        if not choices:
-            known = ", ".join(strategies.registered())
-            raise PlaygroundError(f"there is no strategy to run; choose some of {known}")
-        if len(choices) > self.limits.strategies:
-            raise PlaygroundError(
-                f"{len(choices)} strategies; at most {self.limits.strategies} run side by side"
-            )
-        return [self._request(choice, shared, started) for choice in choices]
+    def _request(self, choice: Choice, shared: Mapping[str, Any], prompt: int) -> Request:
+        return self._asking.request(choice, shared, prompt)
 
-    def _request(self, choice: Choice, shared: Mapping[str, Any], started: int) -> Request:
-        """Check one strategy's settings and let words become tokens."""
-        if isinstance(choice, GenerationConfig):
-            start = 1 if self.model.is_encoder_decoder else started
-            id, asked = configs.choice(choice, self.model.module.generation_config, start)
-            choice = (id, {**asked, **shared})  # as in `generate`, arguments overrule a config
-        try:
-            id, own = (choice, {}) if isinstance(choice, str) else choice
-            given = {**shared, **own}
-        except (TypeError, ValueError) as error:
-            raise PlaygroundError(
-                f"a strategy is given by its name, or as (name, settings), not as {choice!r}"
-            ) from error
-        found = strategies.find(id)
-        if found.foreign and not self._allow_custom:
-            raise PlaygroundError(f"{found.id} runs code of your own, which is not allowed here")
-        if found.decoder_only and self.model.is_encoder_decoder:
-            raise PlaygroundError(
-                f"{found.id} needs a decoder-only model; {self.model.name} is none"
-            )
-        if isinstance(draft := given.get("assistant_model"), Model):
-            given["assistant_model"] = self._drafts.adopt(draft)
-        given = check(_without_fixed(given, found), found.settings, self.limits, found.id)
-        declared = {name: setting.default for name, setting in found.settings.items()}
-        declared = {name: value for name, value in declared.items() if value is not None}
-        settings = self._words.resolve({**declared, **given})
-        return Request(found, settings, seed=settings.pop("seed"))
+    def _source(self, begin: Beginning, new: int) -> tuple[Source, int]:
+        """The prompt with the model that reads it, and how long texts get."""
+        self._asking.check_length(begin, new)
+        length = len(begin.ids) + len(begin.prefix) + new
+        reader = self._readers.whole(length)
+        known = reader.prompt(begin.ids, begin.prefix, lambda: read(self.model, *begin))
+        return Source(self.model, reader, known), length
 
     def _run(
         self, source: Source, request: Request, length: int
     ) -> tuple[Run, Callable[[Run], Decoding]]:
-        found, settings, prompt = request.strategy, request.settings, source.prompt
-        config = self.model.module.generation_config
-        own = {name for name in found.own_settings if not hasattr(config, name)}
-        theirs = {name: value for name, value in settings.items() if name not in own}
-        prepared = prepare(self.model, prompt, {**theirs, **found.fixed})
-        params = _params(found, prepared, settings)
-        heading = Heading(
-            strategy=found.id,
-            settings=_told({**settings, **vars(params)}),
-            seed=request.seed,
-            model=self.model.name,
-            prompt=prompt.text,
-            prompt_tokens=tuple(self.speller.token(id) for id in prompt.ids),
-        )
-        recorder = Recorder(heading, self.speller, fresh=self.model.is_encoder_decoder)
+        found, prepared, params = self._prepared(source, request)
         drafts = None
         if found.drafts:
             _refuse_memory(prepared)
             drafts = self._drafts.source(vars(params), source, length)
-        run = Run(source, prepared, recorder, self.speller, request.seed, self._calls.count, drafts)
+        run = self._begun(source, request, prepared, params, drafts)
         return run, lambda run: found.decode(run, params)
 
-    def _tokens(self, prompt: str | Chat) -> tuple[str, list[int]]:
-        characters = (
-            len(prompt) if isinstance(prompt, str) else sum(len(str(message)) for message in prompt)
+    def _scoring(
+        self, source: Source, request: Request, tokens: Sequence[int]
+    ) -> tuple[Run, Callable[[Run], Decoding]]:
+        found, prepared, params = self._prepared(source, request)
+        if found.foreign:
+            raise PlaygroundError(
+                f"{found.id} cannot score a text: what it makes of one is known when it writes it"
+            )
+        reshape = partial(found.reshape, params=params) if found.reshape else None
+        beams = "num_beams" in found.own_settings
+        run = self._begun(source, request, prepared, params)
+        return run, scoring(tokens, log_probs=beams, reshape=reshape)
+
+    def _prepared(self, source: Source, request: Request) -> tuple[Strategy, Prepared, Any]:
+        """A strategy, what transformers prepares for it, and its own settings after that."""
+        found, settings = request.strategy, request.settings
+        config = self.model.module.generation_config
+        own = {name for name in found.own_settings if not hasattr(config, name)}
+        theirs = {name: value for name, value in settings.items() if name not in own}
+        prepared = prepare(self.model, source.prompt, {**theirs, **found.fixed})
+        return found, prepared, _params(found, prepared, settings)
+
+    def _begun(
+        self,
+        source: Source,
+        request: Request,
+        prepared: Prepared,
+        params: Any,
+        drafts: Source | None = None,
+    ) -> Run:
+        prompt = source.prompt
+        heading = Heading(
+            strategy=request.strategy.id,
+            settings=_told({**request.settings, **vars(params)}),
+            seed=request.seed,
+            model=self.model.name,
+            prompt=prompt.text,
+            prompt_tokens=tuple(self.speller.token(id) for id in prompt.ids),
+            prefix=tuple(self.speller.token(id) for id in prompt.prefix),
         )
-        if characters > self.limits.prompt_characters:
-            raise PlaygroundError(
-                f"the prompt has {characters} characters; at most {self.limits.prompt_characters}"
-                " are read"
-            )
-        return tokens_of(self.model, prompt)
-
-    def _check_length(self, prompt: int, new: int) -> None:
-        context = self.model.context_length
-        # An encoder-decoder reads and writes in two places, each as long as its context.
-        length = max(prompt, new) if self.model.is_encoder_decoder else prompt + new
-        if context is not None and length > context:
-            raise PlaygroundError(
-                f"{prompt} tokens of prompt and {new} new ones are more than the {context} that"
-                f" {self.model.name} can attend to"
-            )
-
-    @cached_property
-    def _words(self) -> Words:
-        return Words(self.model.tokenizer, self.model.module.config.get_text_config().vocab_size)
+        recorder = Recorder(heading, self.speller, fresh=self.model.is_encoder_decoder)
+        calls = self._calls.count
+        return Run(source, prepared, recorder, self.speller, request.seed, calls, drafts)
 
 
 class _CallCounter:
@@ -232,6 +220,12 @@ class _CallCounter:
         self._local.calls = self.count() + 1
 
 
+def _traces(updates: Iterable[Update]) -> list[Trace]:
+    """The traces of a stream, in the order of its runs."""
+    ended = {update.run: update.trace for update in updates if update.trace}
+    return [ended[run] for run in sorted(ended)]
+
+
 def _refuse_memory(prepared: Prepared) -> None:
     """Refuse processors that remember what they saw: a draft thrown away would stay with them."""
     remembering = {
@@ -244,14 +238,6 @@ def _refuse_memory(prepared: Prepared) -> None:
                 f"{name}: {type(processor).__name__} remembers every token it saw, also of drafts"
                 " that are thrown away; it cannot be used with them"
             )
-
-
-def _without_fixed(given: Mapping[str, Any], found: Strategy) -> dict[str, Any]:
-    """The settings less those that make the strategy what it is, which may only be repeated."""
-    for name, value in found.fixed.items():
-        if given.get(name, value) != value:
-            raise PlaygroundError(f"{name} is {given[name]!r}; {found.id} always has {value!r}")
-    return {name: value for name, value in given.items() if name not in found.fixed}
 
 
 def _params(found: Strategy, prepared: Prepared, settings: Mapping[str, Any]) -> Any:

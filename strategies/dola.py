@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.errors import PlaygroundError
 from engine.in_transformers import custom_generate
-from engine.run import Run
+from engine.run import Node, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
 from strategies.sample import Shaping
@@ -50,7 +50,30 @@ class Params(Shaping):
             )
 
 
-@strategy("dola", order=8, params=Params, decoder_only=True, num_beams=1)
+class _Contrasted(NamedTuple):
+    """What the layers say at a place, and how the one to contrast was chosen."""
+
+    final: Tensor  # (vocab,) logits
+    early: Tensor  # (layers, vocab)
+    divergences: Tensor  # (layers,)
+    chosen: int
+    contrast: Tensor  # (vocab,)
+
+
+def _contrasted(run: Run, node: Node, layers: list[int]) -> _Contrasted:
+    final, early = run.logits([node])[0], run.exits(node, layers)
+    divergences = _jensen_shannon(final, early)
+    chosen = int(divergences.argmax())
+    return _Contrasted(final, early, divergences, chosen, _contrast(final, early[chosen]))
+
+
+def reshape(run: Run, node: Node, *, params: Params) -> tuple[str, Tensor]:
+    """The contrast at a place where nothing is to be chosen."""
+    layers = candidate_layers(params.dola_layers, run.layers, run.tied)
+    return "dola", _contrasted(run, node, layers).contrast[None]
+
+
+@strategy("dola", order=8, params=Params, decoder_only=True, reshape=reshape, num_beams=1)
 def dola(run: Run, params: Params) -> Decoding:
     """Takes what the last layer knows and an earlier one did not yet know.
 
@@ -60,12 +83,7 @@ def dola(run: Run, params: Params) -> Decoding:
     layers = candidate_layers(params.dola_layers, run.layers, run.tied)
     node = run.root
     while True:
-        final = run.logits([node])[0]  # (vocab,)
-        early = run.exits(node, layers)  # (layers, vocab)
-        divergences = _jensen_shannon(final, early)
-        chosen = int(divergences.argmax())
-        contrast = _contrast(final, early[chosen])
-
+        final, early, divergences, chosen, contrast = _contrasted(run, node, layers)
         scores = run.scores([node], reshaped=("dola", contrast[None]))[0]
         token = int(run.draw(scores.softmax(-1))) if params.do_sample else int(scores.argmax())
         told = _told(token, scores, final)

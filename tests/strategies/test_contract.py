@@ -87,6 +87,32 @@ def test_what_steps_add_makes_up_the_text(id: str, lab: Playground) -> None:
         assert sequence.text.startswith(added)
 
 
+@EVERY
+def test_it_goes_on_from_a_prefix_as_from_a_longer_prompt(id: str, lab: Playground) -> None:
+    # Every byte is a token here, so the two are read alike.
+    [whole] = lab.compare("same old", [least(id)], max_new_tokens=8, seed=4)
+    [forked] = lab.compare("same", [least(id)], prefix=" old", max_new_tokens=8, seed=4)
+    assert forked.error is None and forked.prompt == "same"
+    assert "".join(token.text for token in forked.prefix) == " old"
+    assert [s.token_ids for s in forked.sequences] == [s.token_ids for s in whole.sequences]
+    assert [s.text for s in forked.sequences] == [s.text for s in whole.sequences]
+    assert [s.score for s in forked.sequences] == pytest.approx(
+        [s.score for s in whole.sequences], abs=1e-4
+    )
+
+
+@EVERY
+def test_it_scores_a_text_or_says_that_it_cannot(id: str, lab: Playground) -> None:
+    if registered()[id].foreign:
+        with pytest.raises(PlaygroundError, match="cannot score"):
+            lab.score("same", " old", [least(id)])
+        return
+    [trace] = lab.score("same", " old", [least(id)])
+    assert trace.strategy == id and trace.text == " old" and trace.stop.rule == "scored"
+    assert [step.event for step in trace.steps] == ["given"] * 4
+    assert all(step.raw is not None and step.distribution is not None for step in trace.steps)
+
+
 # What somebody may write where a value has a form of its own.
 FREE = ["low", [0, 1], [1], ["a"], [["a", "b"]], [[40, 41]], [[[40], [41, 42]]], {"a": 2.0}, 3]
 SHARED_TOO = [name for name, setting in SHARED.items() if not setting.python_only]
