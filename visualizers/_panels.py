@@ -76,7 +76,10 @@ def stacked(
         figure=style.blank(*words),
     )
     figure.update_layout(
-        height=inside + top + bottom, margin={"t": top, "b": bottom}, showlegend=True
+        height=inside + top + bottom,
+        margin={"t": top, "b": bottom},
+        title={"yref": "container", "y": 1, "yanchor": "top", "pad": {"t": 14}},
+        showlegend=True,
     )
     figure.update_xaxes(title=words.x_title)
     figure.update_yaxes(title=words.y_title)
