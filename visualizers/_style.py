@@ -158,7 +158,9 @@ def percent(probability: float) -> str:
 
 def labels(traces: Sequence[Trace]) -> tuple[str, ...]:
     """One name per trace, no two alike: its strategy and what tells it from the others."""
-    names = [" · ".join([trace.strategy, *_told(trace, traces)]) for trace in traces]
+    names = [
+        " · ".join([trace.strategy, *_begun(trace), *_told(trace, traces)]) for trace in traces
+    ]
     seen: Counter[str] = Counter()
     for place, name in enumerate(names):
         seen[name] += 1
@@ -167,9 +169,15 @@ def labels(traces: Sequence[Trace]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _begun(trace: Trace) -> list[str]:
+    """Where a run began that goes on from a text that was there."""
+    return [f"from token {len(trace.prefix) + 1}"] if trace.prefix else []
+
+
 def _told(trace: Trace, traces: Sequence[Trace]) -> list[str]:
-    """What to say besides the strategy: nothing where no other trace has the same one."""
-    alike = [other for other in traces if other.strategy == trace.strategy]
+    """What to say besides strategy and beginning: nothing where no other trace has the same."""
+    named = (trace.strategy, len(trace.prefix))
+    alike = [other for other in traces if (other.strategy, len(other.prefix)) == named]
     if len(alike) == 1 < len(traces):
         return []
     facts = [{**other.settings, "seed": other.seed} for other in alike if other is not trace]

@@ -81,14 +81,12 @@ def _figure(info: Differences, at: int | None = None) -> go.Figure:
         range=[window.start - 0.5, window.stop + 1],  # room for the last label
         **{"dtick": 1 if len(window) <= _FEW else 5, "tickangle": 0, "showgrid": False},
     )
-    ends = {
-        lane.row: [_short(info.names[run]) for run in lane.runs] for lane in info.lanes if lane.last
-    }
+    ends = {lane.row: _row_name(info, lane) for lane in info.lanes if lane.last}
     figure.update_yaxes(
         title={"standoff": 12},
         **{"side": "right", "showgrid": False, "range": [_rows(info) - 0.5, -0.5]},
         tickvals=[*ends],
-        ticktext=["<br>".join(names) for names in ends.values()],
+        ticktext=[*ends.values()],
     )
     return style.pointed(figure, at)
 
@@ -111,6 +109,13 @@ def _rows(info: Differences) -> int:
 
 def _short(name: str) -> str:
     return style.escape(name if len(name) <= _NAME else name[: _NAME - 1] + "…")
+
+
+def _row_name(info: Differences, lane: Stretch) -> str:
+    """Who ends on a row; one run alone has the room to say its settings on a line of their own."""
+    names = [info.names[run] for run in lane.runs]
+    lines = names if len(names) > 1 else names[0].split(" · ")
+    return "<br>".join(map(_short, lines))
 
 
 def _widest(info: Differences) -> int:

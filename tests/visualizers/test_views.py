@@ -164,6 +164,11 @@ def test_labels_of_equal_runs_are_numbered_and_other_seeds_are_named(greedy_trac
     assert visualizers.labels([greedy_trace, again]) == ("greedy · seed=0", "greedy · seed=7")
 
 
+def test_labels_of_forks_say_where_they_begin(greedy_trace):
+    fork = dataclasses.replace(forked(greedy_trace, 2), settings={"max_new_tokens": 3})
+    assert visualizers.labels([greedy_trace, fork]) == ("greedy", "greedy · from token 3")
+
+
 def test_labels_stay_short_however_many_settings_there_are(greedy_trace):
     many = {f"setting_{number}": "x" * 99 for number in range(9)}
     (label,) = visualizers.labels([dataclasses.replace(greedy_trace, settings=many)])
