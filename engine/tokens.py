@@ -36,6 +36,16 @@ class Speller:
             return self._decode(ids)
         return whole[len(self._anchor_text) :]
 
+    def ids(self, text: str) -> list[int]:
+        """The tokens that spell a text which stands behind another one."""
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False).input_ids
+        if self.text(ids) == text:
+            return ids
+        # Some tokenizers put a space before every text; behind a line's end they put none.
+        behind: list[int] = self._tokenizer("\n" + text, add_special_tokens=False).input_ids
+        tails = (behind[start:] for start in range(1, len(behind)))
+        return next((tail for tail in tails if self.text(tail) == text), ids)
+
     def _add(
         self, pending: tuple[int, ...], token: int, *, fresh: bool = False
     ) -> tuple[str, tuple[int, ...]]:

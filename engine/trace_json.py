@@ -7,7 +7,7 @@ is not a whole trace.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from engine.errors import PlaygroundError
@@ -15,6 +15,7 @@ from engine.trace import Candidate, Distribution, Sequence, Step, Stop, Tick, To
 
 VERSION = 2
 _READ = (1, 2)  # version 1 had no prefix and said less of each distribution
+_NO_TRACE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 
 
 def write(trace: Trace) -> str:
@@ -26,7 +27,21 @@ def read(text: str) -> Trace:
     """The trace that `write` wrote."""
     try:
         return _trace(json.loads(text))
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+    except _NO_TRACE as error:
+        raise PlaygroundError(f"this is not a trace that can be read ({error!r})") from error
+
+
+def write_all(traces: Iterable[Trace]) -> str:
+    """The traces of a comparison as one file: a JSON list, a trace a line."""
+    return "[" + ",\n".join(map(write, traces)) + "]\n"
+
+
+def read_all(text: str) -> list[Trace]:
+    """The traces of a file that holds one, or a list of them."""
+    try:
+        data = json.loads(text)
+        return [_trace(item) for item in (data if isinstance(data, list) else [data])]
+    except _NO_TRACE as error:
         raise PlaygroundError(f"this is not a trace that can be read ({error!r})") from error
 
 

@@ -22,6 +22,7 @@ from engine import models, watermark
 from engine.errors import PlaygroundError
 from engine.settings import SHARED, Limits, Setting
 from engine.trace import Trace
+from engine.trace_json import write_all
 from playground import configs
 from playground.lab import Choice, Playground
 
@@ -51,7 +52,7 @@ def _compare(options: argparse.Namespace) -> None:
     prompt = [{"role": "user", "content": options.prompt}] if options.chat else options.prompt
     traces = _run(lab, prompt, choices, shared)
     if options.json:
-        _write(options.json, "[" + ",\n".join(trace.to_json() for trace in traces) + "]\n")
+        _write(options.json, write_all(traces))
     if options.html:
         from playground.report import report  # figures need plotly, comparing does not
 

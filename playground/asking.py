@@ -18,6 +18,7 @@ from engine.model import Model
 from engine.prompt import Chat, tokens_of
 from engine.settings import Limits, check
 from engine.strategy import Strategy
+from engine.tokens import Speller
 from engine.words import Words
 from playground import configs
 from playground.drafts import Drafts
@@ -147,7 +148,9 @@ class Asking:
     def _tokens(self, name: str, text: Text) -> list[int]:
         """A text in tokens, or the tokens given in its place, if the model has them."""
         if isinstance(text, str):
-            return list(self._model.tokenizer(text, add_special_tokens=False).input_ids)
+            if self._model.is_encoder_decoder:  # a decoder's text begins anew
+                return list(self._model.tokenizer(text, add_special_tokens=False).input_ids)
+            return Speller(self._model.tokenizer).ids(text)
         if not isinstance(text, Sequence) or isinstance(text, bytes):
             raise PlaygroundError(f"{name} is a text or a list of token ids, not {text!r}")
         ids = list(text)

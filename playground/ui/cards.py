@@ -15,7 +15,7 @@ import gradio as gr
 from gradio.blocks import Block
 from gradio.components import Component
 
-from engine.settings import Limits, Setting
+from engine.settings import SHARED, Limits, Setting
 from engine.strategy import Strategy
 from playground import Playground
 from playground.ui.controls import bind, carriable, control, shown, shows
@@ -27,6 +27,7 @@ Asked = tuple[str, dict[str, Any]]  # a strategy and the settings that were give
 _FIRST = 4  # settings shown at once; the rest is folded
 _TOLD = 3  # of them in a run's heading
 _LAST = ("num_return_sequences",)  # says nothing about how the text is written
+_ALSO = "for this card only …"
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,22 @@ class DrawnCard:
 
     key: int
     picker: gr.Dropdown
+    sooner: gr.Button
+    later: gr.Button
+    duplicate: gr.Button
     remove: gr.Button
+    also: gr.Dropdown
     controls: Mapping[str, Component]
 
 
 def draw(deck: Deck, lab: Playground, limits: Limits) -> list[DrawnCard]:
     """Draw every card of the deck side by side."""
     with gr.Row(elem_id="cards", equal_height=False):
-        return [_card(card, len(deck.cards), lab, limits) for card in deck.cards]
+        return [_card(place, deck, lab, limits) for place in range(len(deck.cards))]
 
 
-def _card(card: Card, count: int, lab: Playground, limits: Limits) -> DrawnCard:
+def _card(place: int, deck: Deck, lab: Playground, limits: Limits) -> DrawnCard:
+    card, last = deck.cards[place], len(deck.cards) - 1
     strategy = find(card.strategy)
     with gr.Column(min_width=230, variant="panel", elem_classes="card", key=("card", card.key)):
         with gr.Row(elem_classes="card-head", key=("head", card.key)):
@@ -61,29 +67,55 @@ def _card(card: Card, count: int, lab: Playground, limits: Limits) -> DrawnCard:
                 scale=1,
                 key=("strategy", card.key),
             )
-            remove = gr.Button(
-                "Remove",
-                size="sm",
-                scale=0,
-                min_width=70,
-                interactive=count > 1,
-                key=("remove", card.key),
+        with gr.Row(elem_classes="card-moves", key=("moves", card.key)):
+            buttons = (
+                _small("←", "sooner", card, place > 0),
+                _small("→", "later", card, place < last),
+                _small("Duplicate", "duplicate", card, last + 1 < limits.strategies),
+                _small("Remove", "remove", card, last > 0),
             )
         gr.Markdown(strategy.summary, elem_classes="summary")
-        controls = _controls(card, carried(strategy), lab.defaults(card.strategy), limits)
-    return DrawnCard(card.key, picker, remove, controls)
+        controls = _controls(card, strategy, lab.defaults(card.strategy), limits)
+        also = gr.Dropdown(
+            [(_ALSO, ""), *(name for name in carriable(SHARED) if name not in controls)],
+            value="",
+            label="One of the settings for every strategy, set here alone",
+            show_label=False,
+            container=False,
+            interactive=True,
+            filterable=False,
+            elem_classes="also",
+            key=("also", card.key),
+        )
+    return DrawnCard(card.key, picker, *buttons, also, controls)
+
+
+def _small(words: str, name: str, card: Card, usable: bool) -> gr.Button:
+    return gr.Button(
+        words,
+        size="sm",
+        scale=0,
+        min_width=28,
+        interactive=usable,
+        elem_classes=["small", name],
+        elem_id=f"card-{card.key}-{name}",
+        key=(name, card.key),
+    )
 
 
 def _controls(
-    card: Card, settings: Mapping[str, Setting], defaults: Mapping[str, Any], limits: Limits
+    card: Card, strategy: Strategy, defaults: Mapping[str, Any], limits: Limits
 ) -> dict[str, Component]:
-    """The card's controls, the first few in sight, the rest folded unless one of them is set."""
+    """The card's controls: the first few in sight, the rest folded unless one of them is set, and
+    of the settings for every strategy those that this card has for itself."""
+    settings = carried(strategy)
     names = list(settings)
+    own = [name for name in alone(card) if name not in settings]
     drawn: dict[str, Component] = {}
 
     def show(name: str) -> None:
         drawn[name] = control(
-            settings[name],
+            settings[name] if name in settings else SHARED[name],
             card.values.get(name),
             defaults.get(name),
             limits,
@@ -103,7 +135,16 @@ def _controls(
         ):
             for name in folded:
                 show(name)
+    if own:
+        with gr.Row(elem_classes="settings alone"):
+            for name in own:
+                show(name)
     return drawn
+
+
+def alone(card: Card) -> list[str]:
+    """The settings for every strategy that a card has for itself."""
+    return [name for name, value in card.values.items() if name in SHARED and value is not None]
 
 
 def filled(
@@ -123,9 +164,12 @@ def filled(
 def _given(
     strategy: str, controls: Mapping[str, Component], values: Mapping[Block, Any], lab: Playground
 ) -> dict[str, Any]:
-    settings, defaults = find(strategy).own_settings, lab.defaults(strategy)
+    settings, defaults = find(strategy).settings, lab.defaults(strategy)
+    own = find(strategy).own_settings
     return {
-        name: None if shows(settings[name], values[control], defaults[name]) else values[control]
+        name: None
+        if name in own and shows(settings[name], values[control], defaults[name])
+        else values[control]
         for name, control in controls.items()
         if name in settings
     }
@@ -138,7 +182,7 @@ def asked(deck: Deck, lab: Playground) -> list[Asked]:
 
 def asked_by(card: Card, lab: Playground) -> Asked:
     """The run a card asks for."""
-    settings = find(card.strategy).own_settings
+    settings = find(card.strategy).settings
     values = {name: value for name, value in card.values.items() if name in settings}
     return card.strategy, bind(settings, values, lab.defaults(card.strategy))
 

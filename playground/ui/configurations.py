@@ -25,11 +25,10 @@ from playground import Playground, configs
 from playground.ui import config_cards
 from playground.ui.controls import shown
 from playground.ui.deck import Deck
-from playground.ui.loading import Loader
 
 Values = Mapping[Block, Any]
 # The deck as its controls show it, and the settings for every strategy.
-Taken = tuple[Deck, dict[str, Any]]
+Taken = tuple[Deck, Mapping[str, Any]]
 
 _HERE = Path(__file__).parent
 _WHAT_IT_DOES = (
@@ -132,28 +131,35 @@ def connect_deck(
     parts: Section,
     inputs: set[Block],
     take: Callable[[Values], Taken],
-    loader: Loader,
+    find: Callable[[Values], Playground | None],
     changed: Sequence[Callable[..., Any]],
     **how: Any,
 ) -> None:
     """Connect what needs no control: the deck as it is when it has ``changed``."""
 
     def look(values: Values) -> Any:
-        return overview(loader.lab(), lambda: take(values)) if loader.loaded else gr.skip()
+        lab = find(values)
+        return gr.skip() if lab is None else overview(lab, lambda: take(values))
 
     gr.on(changed, look, inputs, parts.view, **how)
 
 
 def connect_load(
-    parts: Section, deck: gr.State, fields: Mapping[str, Component], loader: Loader, **how: Any
+    parts: Section,
+    deck: gr.State,
+    fields: Mapping[str, Component],
+    loaded: gr.State,
+    find: Callable[[str], Playground | None],
+    **how: Any,
 ) -> None:
-    """Connect loading, which needs no card; ``fields`` hold the settings for every strategy."""
+    """Connect loading, which needs no card; ``fields`` hold the settings for every strategy, and
+    ``loaded`` the name of the model that is there."""
 
-    def load(paths: list[str] | None, before: Deck) -> dict[Component, Any]:
+    def load(paths: list[str] | None, before: Deck, name: str) -> dict[Component, Any]:
         try:
-            if not loader.loaded:
+            lab = find(name)
+            if lab is None:
                 raise PlaygroundError("the model is still on its way; load files when it is there")
-            lab = loader.lab()
             files = config_cards.load([Path(path) for path in paths or []], lab)
         except PlaygroundError as error:
             _warn([str(error)])
@@ -164,7 +170,7 @@ def connect_load(
         filled = {fields[name]: shown(SHARED[name], value) for name, value in shared.items()}
         return {deck: before.deal(tuple(file.card for file in files)), **filled}
 
-    parts.load.upload(load, [parts.load, deck], [deck, *fields.values()], **how)
+    parts.load.upload(load, [parts.load, deck, loaded], [deck, *fields.values()], **how)
 
 
 def _warn(words: Sequence[str]) -> None:

@@ -41,6 +41,24 @@ class Deck:
         """The deck without one card."""
         return replace(self, cards=tuple(card for card in self.cards if card.key != key))
 
+    def duplicate(self, key: int) -> Deck:
+        """The deck with a second card like this one beside it."""
+        cards: list[Card] = []
+        for card in self.cards:
+            cards += [card, replace(card, key=self.next_key)] if card.key == key else [card]
+        return Deck(tuple(cards), self.next_key + 1)
+
+    def move(self, key: int, places: int) -> Deck:
+        """The deck with one card so many places further on, at most at the end."""
+        cards = list(self.cards)
+        at = [card.key for card in cards].index(key)
+        cards.insert(max(0, at + places), cards.pop(at))
+        return replace(self, cards=tuple(cards))
+
+    def give(self, key: int, name: str, shown: Any) -> Deck:
+        """The deck with one more value on one card."""
+        return self.fill({key: {name: shown}})
+
     def choose(self, key: int, strategy: str) -> Deck:
         """The deck with one card's strategy changed; settings the two share by name are kept."""
         return self._map(lambda card: replace(card, strategy=strategy) if card.key == key else card)

@@ -1,4 +1,4 @@
-"""The figures below the columns: a place for every registered view, filled when a run has ended.
+"""The figures of a tab: a place for every registered view of it, filled when somebody looks.
 
 Knows which views there are. Refuses to know what any of them shows. `gr.Plot` builds a figure anew
 on every change, so nothing here is drawn while tokens arrive.
@@ -6,41 +6,63 @@ on every change, so nothing here is drawn while tokens arrive.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
+from gradio.blocks import Block
 
 from engine.trace import Trace
-from visualizers import applicable, views
+from visualizers import View, applicable, views
 
 PAGE = 2000  # up to here a figure is better squeezed onto the screen than cut off by it
 
 
-class Results:
-    """A visitor's last traces, told apart by identity: Gradio hashes the state it watches."""
+@dataclass(frozen=True)
+class Figures:
+    """The places of one tab, and what stands there while no view applies."""
 
-    def __init__(self, traces: tuple[Trace, ...] = ()) -> None:
-        self.traces = traces
+    tab: str
+    empty: gr.Markdown
+    groups: tuple[gr.Column, ...]
+    plots: tuple[gr.Plot, ...]
 
+    @property
+    def outputs(self) -> list[Block]:
+        """What `drawn` gives values for."""
+        return [self.empty, *self.groups, *self.plots]
 
-def places() -> list[gr.Plot]:
-    """An empty, hidden plot for every view, in reading order."""
-    with gr.Row(elem_id="figures", equal_height=False):
+    def drawn(self, traces: Sequence[Trace], at: int | None) -> list[Any]:
+        """What each place shows for these traces; views that do not apply are hidden."""
+        fitting = applicable(traces)
+        shown = [view in fitting for view in of(self.tab)]
         return [
-            gr.Plot(visible=False, show_label=False, min_width=320, elem_id=f"figure-{view.id}")
-            for view in views()
+            gr.update(visible=not any(shown)),
+            *(gr.update(visible=shows) for shows in shown),
+            *(
+                _roomy(view.draw(traces, at)) if shows else gr.skip()
+                for view, shows in zip(of(self.tab), shown, strict=True)
+            ),
         ]
 
 
-def drawn(results: Results) -> list[dict[str, Any]]:
-    """What each place shows for these traces; views that do not apply are hidden."""
-    shows = {view.id for view in applicable(results.traces)}
-    return [
-        gr.update(value=_roomy(view.draw(results.traces)), visible=True)
-        if view.id in shows
-        else gr.update(visible=False)
-        for view in views()
-    ]
+def of(tab: str) -> list[View]:
+    """The views of one tab, in reading order."""
+    return [view for view in views() if view.tab == tab]
+
+
+def places(tab: str, empty: str) -> Figures:
+    """An empty, hidden place for every view of the tab, under the view's own words."""
+    words = gr.Markdown(empty, elem_classes="to-come")
+    groups, plots = [], []
+    with gr.Row(elem_classes="figures", equal_height=False):
+        for view in of(tab):
+            with gr.Column(visible=False, min_width=320, elem_id=f"figure-{view.id}") as group:
+                gr.Markdown(view.summary, elem_classes="summary")
+                plots.append(gr.Plot(show_label=False, container=False))
+            groups.append(group)
+    return Figures(tab, words, tuple(groups), tuple(plots))
 
 
 def _roomy(figure: Any) -> Any:

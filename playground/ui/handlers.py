@@ -1,6 +1,6 @@
-"""What happens between Run and the last token: updates in, screens out, and a way to stop.
+"""What happens between Run and the last token: updates in, screens out, a way to hold and to stop.
 
-Knows the lab, the feed and whose run is whose. Refuses to know layout and components, but for
+Knows the lab, boards and whose run is whose. Refuses to know layout and components, but for
 Gradio's message to the visitor: here a `PlaygroundError` becomes words on the page.
 """
 
@@ -11,71 +11,161 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import gradio as gr
 
 from engine.errors import PlaygroundError
-from engine.trace import Trace
+from engine.pace import Pace
+from engine.settings import Limits
+from engine.trace import Trace, Update
 from playground import Playground
-from playground.ui.live import Feed
+from playground.ui.board import Asked, Board, Column, Inherited
 
-REFRESH = 0.1  # seconds between two screens; a faster page only makes the browser fall behind
-WHOLE = 50  # every so many screens the feed is sent whole, for browsers that missed one
+REFRESH = 0.05  # seconds between two screens; a faster page only makes the browser fall behind
+WHOLE = 100  # every so many screens the feed is sent whole, for browsers that missed one
 
-_T = TypeVar("_T")
+# The first updates of new columns, which it has put on the board; the pace holds and stops them.
+Begin = Callable[[Pace], Iterable[Update]]
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a visitor asked for, and the name and settings to head each run's column with."""
+class _Going:
+    """A run under way."""
 
-    prompt: str | list[dict[str, str]]
-    runs: Sequence[tuple[str, Mapping[str, Any]]]
-    shared: Mapping[str, Any]
-    headings: Sequence[tuple[str, str]]
+    board: Board
+    pace: Pace
+    arrived: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
 
 
 class Runs:
-    """The comparisons going on, one for each visitor, and what the last ones gave."""
+    """What every visitor has on the page and has going on.
 
-    def __init__(self) -> None:
-        self._stops: dict[str, threading.Event] = {}
-        self._traces: dict[str, tuple[Trace, ...]] = {}
+    Boards are kept for a while, also for a visitor who has gone: whoever comes back with the name
+    of a board, which nobody can guess, gets it back.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._going: dict[str, _Going] = {}
+        self._boards: dict[str, Board] = {}  # by visitor
+        self._kept: dict[str, Board] = {}  # by the feed's id; the oldest first
 
     def going(self, visitor: str) -> bool:
-        """Whether the visitor has a comparison going on."""
-        return visitor in self._stops
+        """Whether the visitor has a run going on."""
+        return visitor in self._going
+
+    def board(self, visitor: str) -> Board | None:
+        """What the visitor has on the page."""
+        return self._boards.get(visitor)
 
     def stop(self, visitor: str) -> None:
-        """End the visitor's comparison within one tick; what was written stays."""
-        if stop := self._stops.get(visitor):
-            stop.set()
+        """End the visitor's runs within one tick; what was written stays."""
+        if going := self._going.get(visitor):
+            going.pace.stop()
 
-    def traces(self, visitor: str) -> tuple[Trace, ...] | None:
-        """What the visitor's last comparison gave, handed out once."""
-        return self._traces.pop(visitor, None)
+    def pace(self, visitor: str, do: str) -> None:
+        """Hold the visitor's runs, let them go on, or let them take one step."""
+        going = self._going.get(visitor)
+        if going is None or do not in ("pause", "play", "step"):
+            return
+        getattr(going.pace, do)()
+        going.board.feed.pace("paused" if going.pace.paused else "playing")
+        going.arrived.put(None)  # the page hears of it now, not with the next token
 
     def forget(self, visitor: str) -> None:
         """The visitor has left."""
         self.stop(visitor)
-        self._traces.pop(visitor, None)
+        self._boards.pop(visitor, None)
 
-    def compare(self, lab: Playground, visitor: str, ask: Callable[[], Wish]) -> Iterator[str]:
+    def show(self, visitor: str, board: Board) -> str:
+        """Put a board before the visitor; gives the live view's value."""
+        self._hold(visitor, board)
+        return board.feed.take(whole=True)
+
+    def _hold(self, visitor: str, board: Board) -> None:
+        self._boards[visitor] = board
+        self._kept.pop(board.feed.id, None)
+        self._kept[board.feed.id] = board
+        for old in list(self._kept)[: -self._limits.boards]:
+            del self._kept[old]
+
+    def resume(self, visitor: str, feed: str) -> str | None:
+        """What a visitor had on the page who comes back; None where it is no longer kept."""
+        board = self._kept.get(feed)
+        return None if board is None or self.going(visitor) else self.show(visitor, board)
+
+    def compare(
+        self,
+        lab: Playground,
+        visitor: str,
+        ask: Callable[[], Sequence[Asked]],
+        *,
+        stepping: bool = False,
+    ) -> Iterator[str]:
         """Run what the visitor asks for; gives the live view's values, one screen after the other.
 
-        Closing the iterator stops the run. A visitor who has one going on gets no second.
+        Closing the iterator stops the runs. A visitor who has some going on gets no more.
         """
-        stop = threading.Event()
-        if self._stops.setdefault(visitor, stop) is not stop:
+        board = Board(lab.model.name)
+
+        def begin(pace: Pace) -> Iterable[Update]:
+            asked = ask()
+            first = asked[0]
+            runs = [each.choice for each in asked]
+            news = lab.stream(first.prompt, runs, stop=pace, **first.shared)
+            for each in asked:
+                board.add(each)
+            return news
+
+        yield from self._write(visitor, board, begin, stepping=stepping)
+
+    def fork(
+        self,
+        find: Callable[[str], Playground],
+        visitor: str,
+        leave: Callable[[Board, Playground], tuple[Column, Sequence[Inherited]]],
+    ) -> Iterator[str]:
+        """Go on from a place in one of the visitor's columns, on the model that wrote it, as one
+        more column."""
+        board = self._boards.get(visitor)
+        if board is None:
+            gr.Warning("These runs are no longer kept; run them again to fork them.")
             return
-        feed = Feed()
+
+        def begin(pace: Pace) -> Iterable[Update]:
+            if len(board.columns) >= self._limits.columns:
+                raise PlaygroundError(f"at most {self._limits.columns} columns stand side by side")
+            lab = find(board.model)
+            column, before = leave(board, lab)
+            asked = column.asked
+            ids = [inherited.token.id for inherited in before]
+            news = lab.stream(asked.prompt, [asked.choice], stop=pace, prefix=ids, **asked.shared)
+            key = board.add(asked, before, column.key).key
+            return (replace(update, run=key) for update in news)
+
+        yield from self._write(visitor, board, begin)
+
+    def _write(
+        self, visitor: str, board: Board, begin: Begin, *, stepping: bool = False
+    ) -> Iterator[str]:
+        going = _Going(board, Pace(paused=stepping))
+        if self._going.setdefault(visitor, going) is not going:
+            return
+        feed = board.feed
         try:
             feed.say("Starting …")
-            yield feed.take()
-            self._traces[visitor] = yield from _watch(lab, ask(), feed, stop)
+            yield feed.take(whole=True)
+            news = begin(going.pace)
+            self._hold(visitor, board)
+            feed.pace("paused" if stepping else "playing")
+            feed.say("Writing …")
+            for number, updates in enumerate(batches(news, REFRESH, going.arrived)):
+                board.hear(updates)
+                yield feed.take(whole=number % WHOLE == WHOLE - 1)
+            feed.say(_verdict(board.traces))
         except PlaygroundError as error:
             # The toast reads HTML, the status line does not.
             gr.Warning(html.escape(str(error)))
@@ -84,30 +174,11 @@ class Runs:
             traceback.print_exc()
             feed.say("The program failed; the server's log says where.", error=True)
         finally:
-            stop.set()
-            if self._stops.get(visitor) is stop:  # not if a second comparison has taken its place
-                del self._stops[visitor]
-        feed.over()
+            going.pace.stop()
+            if self._going.get(visitor) is going:  # not if another run has taken its place
+                del self._going[visitor]
+            feed.pace("over")
         yield feed.take(whole=True)
-
-
-def _watch(
-    lab: Playground, wish: Wish, feed: Feed, stop: threading.Event
-) -> Generator[str, None, tuple[Trace, ...]]:
-    """Feed the live columns until every run has ended; returns their traces in order."""
-    ended: dict[int, Trace] = {}
-    news = lab.stream(wish.prompt, wish.runs, stop=stop, **wish.shared)
-    for number, updates in enumerate(batches(news, REFRESH)):
-        if number == 0:
-            # Only now is the wish known to be sound; until here the last comparison is shown.
-            feed.columns(wish.headings)
-            feed.say("Writing …")
-        feed.add(updates)
-        ended |= {update.run: update.trace for update in updates if update.trace}
-        yield feed.take(whole=number % WHOLE == WHOLE - 1)
-    traces = tuple(ended[run] for run in sorted(ended))
-    feed.say(_verdict(traces))
-    return traces
 
 
 def _verdict(traces: Sequence[Trace]) -> str:
@@ -122,12 +193,15 @@ class _End(NamedTuple):
     error: BaseException | None = None
 
 
-def batches(source: Iterable[_T], seconds: float) -> Iterator[list[_T]]:
+def batches(
+    source: Iterable[Update], seconds: float, arrived: queue.SimpleQueue[Any] | None = None
+) -> Iterator[list[Update]]:
     """What has arrived, at most once in so many seconds; nothing waits for what comes after it.
 
-    The source is read ahead in a thread of its own, which ends when the source does.
+    The source is read ahead in a thread of its own, which ends when the source does. Somebody else
+    may put None into ``arrived`` to have a batch at once, be it an empty one.
     """
-    arrived: queue.SimpleQueue[_T | _End] = queue.SimpleQueue()
+    arrived = arrived or queue.SimpleQueue()
     threading.Thread(target=_pump, args=(source, arrived), daemon=True).start()
     due = 0.0
     while True:
@@ -136,18 +210,26 @@ def batches(source: Iterable[_T], seconds: float) -> Iterator[list[_T]]:
         due = time.monotonic() + seconds
         while not arrived.empty():
             items.append(arrived.get())
-        if batch := [item for item in items if not isinstance(item, _End)]:
-            yield batch
-        if isinstance(end := items[-1], _End):
+        end = next((item for item in items if isinstance(item, _End)), None)
+        if news := [item for item in items if not isinstance(item, _End)]:
+            yield [item for item in news if item is not None]
+        if end:
             if end.error:
                 raise end.error
             return
 
 
-def _pump(source: Iterable[_T], arrived: queue.SimpleQueue[_T | _End]) -> None:
+def _pump(source: Iterable[Update], arrived: queue.SimpleQueue[Any]) -> None:
     try:
         for item in source:
             arrived.put(item)
         arrived.put(_End())
     except BaseException as error:
         arrived.put(_End(error))
+
+
+def wished(data: Any) -> Mapping[str, Any]:
+    """What a script of the page sent along with an event; anybody may have sent it."""
+    if not isinstance(data, Mapping):
+        raise PlaygroundError("this is not what the page sends")
+    return data

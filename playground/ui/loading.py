@@ -1,13 +1,14 @@
-"""The model behind the page, loaded once in the background so that the page is there before it.
+"""The models behind the page, loaded in the background so that the page is there before them.
 
-Knows that loading takes time and may fail. Refuses to know how a model is loaded.
+Knows that loading takes time and may fail, and how many models stay. Refuses to know how a model is
+loaded.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from engine.errors import PlaygroundError
@@ -62,3 +63,52 @@ class Loader:
             self.start()
         assert self._lab is not None
         return self._lab.result()
+
+
+class Labs:
+    """The labs visitors may choose from, by their models' names; the first one is the usual one.
+
+    At most ``kept`` are held: a model nobody has used for longest makes room, and its memory is
+    free once the runs on it have ended. With ``open`` a visitor may name any model.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        load: Callable[[str], Playground],
+        *,
+        kept: int = 2,
+        open: bool = False,
+    ) -> None:
+        self.names = tuple(names)
+        self.open = open
+        self._load = load
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._loaders: dict[str, Loader] = {}  # the one used last is last
+
+    @property
+    def usual(self) -> str:
+        """The model the page begins with."""
+        return self.names[0]
+
+    def loader(self, name: str) -> Loader:
+        """The loader of one model, begun; a `PlaygroundError` for a model that is not offered."""
+        if name not in self.names and not self.open:
+            raise PlaygroundError(
+                f"the model {name!r} is not offered here: {', '.join(self.names)}"
+            )
+        with self._lock:
+            loader = self._loaders.pop(name, None) or Loader(name, lambda: self._load(name))
+            self._loaders[name] = loader
+            # One that is still loading is kept: it would be loaded twice.
+            done = [other for other in self._loaders if self._loaders[other].done]
+            for other in done[: max(0, len(self._loaders) - self._kept)]:
+                if other != name:
+                    del self._loaders[other]
+        loader.start()
+        return loader
+
+    def lab(self, name: str) -> Playground:
+        """The lab of one model, waited for."""
+        return self.loader(name).lab()

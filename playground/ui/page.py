@@ -1,7 +1,7 @@
 """The page: what stands where.
 
 Knows the parts and their places. Refuses to know what happens when something is pressed: `events`
-connects the parts, and controls, cards, runs, the live view and the figures each have their file.
+connects the parts, and controls, cards, runs, the live view and the tabs each have their file.
 """
 
 from __future__ import annotations
@@ -10,67 +10,80 @@ import gradio as gr
 from gradio.components import Component
 
 from engine.settings import SHARED, Limits
-from playground.ui import configurations, figures, live
+from playground.ui import across, api, browser, live, step, take, tree, why
+from playground.ui.card_events import draw_cards
 from playground.ui.controls import carriable, control
 from playground.ui.deck import Deck
-from playground.ui.events import IN_SIGHT, KINDS, Form, Parts, connect, draw_cards
-from playground.ui.examples import EXAMPLES, FIRST
+from playground.ui.events import connect
 from playground.ui.handlers import Runs
-from playground.ui.loading import Loader
+from playground.ui.loading import Labs
+from playground.ui.parts import IN_SIGHT, KINDS, Actions, Form, Parts, Tabs
+from playground.ui.presets import FIRST, PRESETS
 
 _WHAT_THIS_IS = (
     "# Decoding Playground\n"
     "See how a language model picks its words: one prompt, several decoding strategies side by "
     "side, every number taken from the run itself."
 )
+_CARDS_TO_COME = "The strategies appear here when the model is loaded."
 
 # Saved and loaded files are looked through every hour, and cleared away a day after they came.
 _FILES_LIVE = (3_600, 86_400)
 
 
-def build(loader: Loader, limits: Limits) -> gr.Blocks:
-    """The page for the lab that ``loader`` brings, within ``limits``."""
-    runs = Runs()
+def build(labs: Labs, limits: Limits) -> gr.Blocks:
+    """The page for the models that ``labs`` has, within ``limits``."""
+    runs = Runs(limits)
     page = gr.Blocks(title="Decoding Playground", fill_width=True, delete_cache=_FILES_LIVE)
     with page:
-        with gr.Row(elem_id="head"):
-            gr.Markdown(_WHAT_THIS_IS)
-            model = gr.Markdown(f"Loading the model {loader.name} …", elem_id="model")
-        examples, point = _examples()
+        model, loading = _head(labs)
+        presets, point = _presets()
         form = _form(limits)
-        deck = gr.State(Deck().deal(FIRST.cards[: limits.strategies]))
-        loaded = gr.State(False)
         card_place = gr.Column()
-        run, stop, add = _actions()
+        actions = _actions()
         parts = Parts(
-            form=form,
-            deck=deck,
             model=model,
-            loaded=loaded,
-            examples=examples,
+            loading=loading,
+            loaded=gr.State(""),
+            presets=presets,
             point=point,
-            run=run,
-            stop=stop,
-            add=add,
-            configurations=configurations.section(),
+            form=form,
+            deck=gr.State(Deck().deal(FIRST.cards[: limits.strategies])),
+            actions=actions,
             live=live.component(),
-            results=gr.State(figures.Results(), time_to_live=3600),
-            plots=figures.places(),
+            tabs=_tabs(),
+            browser=browser.component(),
         )
         with card_place:
-            gr.Markdown("The strategies appear here when the model is loaded.", elem_id="to-come")
-            draw_cards(parts, loader, limits, runs)
-        connect(page, parts, loader, limits, runs)
+            gr.Markdown(_CARDS_TO_COME, elem_id="to-come")
+            draw_cards(parts, labs, limits, runs)
+        connect(page, parts, labs, limits, runs)
+        api.offer(labs)
     return page
 
 
-def _examples() -> tuple[list[gr.Button], gr.Markdown]:
-    with gr.Row(elem_id="examples"):
+def _head(labs: Labs) -> tuple[gr.Dropdown, gr.Markdown]:
+    with gr.Row(elem_id="head"):
+        gr.Markdown(_WHAT_THIS_IS)
+        with gr.Column(elem_id="model-place", min_width=220):
+            model = gr.Dropdown(
+                list(labs.names),
+                value=labs.usual,
+                label="Model",
+                info="A Hub id or a folder may be typed." if labs.open else None,
+                allow_custom_value=labs.open,
+                filterable=labs.open,
+                interactive=True,
+                elem_id="model",
+            )
+            return model, gr.Markdown(f"Loading {labs.usual} …", elem_id="loading")
+
+
+def _presets() -> tuple[list[gr.Button], gr.Markdown]:
+    with gr.Row(elem_id="presets"):
         gr.Markdown("Try")
-        buttons = [
-            gr.Button(example.title, size="sm", scale=0, min_width=0) for example in EXAMPLES
-        ]
-        return buttons, gr.Markdown(elem_id="point")
+        buttons = [gr.Button(preset.title, size="sm", scale=0, min_width=0) for preset in PRESETS]
+    return buttons, gr.Markdown(elem_id="point")
 
 
 def _form(limits: Limits) -> Form:
@@ -79,7 +92,7 @@ def _form(limits: Limits) -> Form:
             prompt = gr.Textbox(
                 FIRST.prompt,
                 label="Prompt",
-                lines=5,
+                lines=4,
                 max_lines=12,
                 interactive=True,
                 elem_id="prompt",
@@ -104,11 +117,28 @@ def _shared(name: str, limits: Limits) -> Component:
     return control(setting, None, setting.default, limits, elem_id=f"shared-{name}")
 
 
-def _actions() -> tuple[gr.Button, gr.Button, gr.Button]:
-    """Run waits for the model, Stop for a run."""
+def _actions() -> Actions:
+    """Run and Step wait for the model, Stop for a run."""
     with gr.Row(elem_id="actions"):
-        return (
-            gr.Button("Run", variant="primary", interactive=False, elem_id="run"),
-            gr.Button("Stop", variant="stop", interactive=False, elem_id="stop"),
-            gr.Button("Add a strategy", elem_id="add"),
+        return Actions(
+            run=gr.Button("Run", variant="primary", interactive=False, elem_id="run"),
+            step=gr.Button("Run step by step", interactive=False, elem_id="step"),
+            stop=gr.Button("Stop", variant="stop", interactive=False, elem_id="stop"),
+            add=gr.Button("Add a strategy", elem_id="add"),
         )
+
+
+def _tabs() -> Tabs:
+    with gr.Tabs(elem_id="tabs") as all_tabs:
+        with gr.Tab("Step", id="step") as of_step:
+            step.view()
+        with gr.Tab("Tree", id="tree") as of_tree:
+            tree.view()
+        with gr.Tab("Why", id="why") as of_why:
+            reasons = why.tab()
+        with gr.Tab("Across strategies", id="across") as of_across:
+            beside = across.tab()
+        with gr.Tab("Take it with you", id="take") as of_take:
+            taken = take.tab()
+    each = {"step": of_step, "tree": of_tree, "why": of_why, "across": of_across, "take": of_take}
+    return Tabs(all_tabs, gr.State("step"), each, reasons, beside, taken)

@@ -4,6 +4,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from engine.models import load
 from engine.tokens import Speller
 from playground import Playground
 from tests.tiny import tiny
@@ -64,3 +65,10 @@ def test_the_embedded_model_writes_an_emoji_over_several_tokens(embedded: Playgr
     pieces = written(embedded.speller, ids)
     assert len(ids) > len(["Hi", "🌟!"]) + 1
     assert "".join(pieces) == "Hi 🌟!" and "" in pieces and "\ufffd" not in "".join(pieces)
+
+
+@pytest.mark.parametrize("name", ["smollm2", "stories15m"])
+@pytest.mark.parametrize("text", ["dog", " dog", "ing home.", "\nNew", " ", "", " été ☃"])
+def test_words_behind_a_text_become_tokens_that_spell_just_them(name: str, text: str) -> None:
+    speller = Speller(load(name).tokenizer)
+    assert speller.text(speller.ids(text)) == text

@@ -13,7 +13,7 @@ from playground import Playground
 from playground.ui import cards
 from playground.ui.controls import bind, control, read, shown
 from playground.ui.deck import Deck
-from playground.ui.examples import EXAMPLES
+from playground.ui.presets import PRESETS
 from strategies import find, registered
 from tests.tiny import tiny
 
@@ -239,7 +239,8 @@ def test_visitors_may_run_code_of_their_own_only_if_the_server_was_started_so(mo
 
     monkeypatch.setattr(app, "Playground", start)
     usual, allowing = (
-        app._load(app.parser().parse_args(words), LIMITS) for words in ([], ["--allow-custom"])
+        app._load("toy", app.parser().parse_args(words), LIMITS)
+        for words in ([], ["--allow-custom"])
     )
     assert (usual.allows, allowing.allows) == (False, True)
 
@@ -270,8 +271,34 @@ def test_a_heading_tells_the_settings_in_sight_and_those_given(lab):
     assert cards.heading("greedy", {}, lab)[1] == "no settings of its own"
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.title)
-def test_every_example_asks_for_something_the_lab_would_run(lab, example):
-    assert len(example.cards) <= LIMITS.strategies
-    for id, given in cards.asked(Deck().deal(example.cards), lab):
+def test_cards_are_duplicated_beside_themselves_and_moved_no_further_than_the_ends():
+    deck = Deck().deal((("greedy", {}), ("sample", {"temperature": 0.5}), ("dola", {})))
+    twice = deck.duplicate(1)
+    assert [card.strategy for card in twice.cards] == ["greedy", "sample", "sample", "dola"]
+    assert twice.cards[1].values == twice.cards[2].values == {"temperature": 0.5}
+    assert len({card.key for card in twice.cards}) == 4
+
+    def order(deck):
+        return [card.key for card in deck.cards]
+
+    assert order(deck.move(2, -1)) == [0, 2, 1]
+    assert order(deck.move(0, 1)) == [1, 0, 2]
+    assert order(deck.move(0, -1)) == order(deck.move(2, 1)) == [0, 1, 2]
+
+
+def test_a_card_may_have_a_setting_for_every_strategy_to_itself(lab):
+    deck = Deck().deal((("sample", {}), ("sample", {"repetition_penalty": "1.3"})))
+    row, values = drawn(deck, lab)
+    assert "repetition_penalty" not in row[0].controls
+    assert row[1].controls["repetition_penalty"].value == "1.3"
+    taken = cards.filled(deck, row, values, lab)
+    assert cards.asked(taken, lab) == [("sample", {}), ("sample", {"repetition_penalty": 1.3})]
+    values[row[1].controls["repetition_penalty"]] = ""
+    assert cards.asked(cards.filled(deck, row, values, lab), lab) == [("sample", {})] * 2
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.title)
+def test_every_preset_asks_for_something_the_lab_would_run(lab, preset):
+    assert len(preset.cards) <= LIMITS.strategies
+    for id, given in cards.asked(Deck().deal(preset.cards), lab):
         check(given, find(id).settings, LIMITS, id)

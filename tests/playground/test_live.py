@@ -4,15 +4,19 @@ import json
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from engine.errors import PlaygroundError
+from engine.settings import Limits
 from engine.trace import Candidate, Distribution, Stop, Token, Update
-from playground.ui.handlers import Runs, Wish, batches
-from playground.ui.live import Feed, stop_words
+from playground.ui.board import Asked
+from playground.ui.feed import Feed, stop_words
+from playground.ui.forks import at_edit, at_token
+from playground.ui.handlers import Runs, batches
 from playground.ui.loading import Loader
 from tests.playground.browsing import (
     column,
@@ -56,14 +60,15 @@ def following(page, script):
 def test_the_page_is_there_before_the_model_and_says_what_it_waits_for(server, browser):
     address, gate, _ = server
     with opened(browser, address) as page:
-        page.wait_for_function("document.querySelector('#model')?.innerText.endsWith(' s')")
-        assert page.inner_text("#model").startswith("Loading the model toy")
+        page.wait_for_function("document.querySelector('#loading')?.innerText.endsWith(' s')")
+        assert page.inner_text("#loading").startswith("Loading toy")
         assert page.locator("#run").is_disabled()
         assert page.locator(".card").count() == 0
         gate.touch()
         page.wait_for_selector(".card")
         page.wait_for_selector("#run:not([disabled])")
-        assert page.inner_text("#model").strip() == "Model: toy"
+        assert page.input_value("#model input") == "toy"
+        assert not page.locator("#loading").is_visible()
 
 
 def test_run_runs_as_soon_as_it_can_be_pressed_however_long_the_cards_take(server, browser):
@@ -106,7 +111,7 @@ def test_beams_revise_their_text_and_every_returned_one_can_be_read(page):
     choices = column(page, 1).locator(".sequences button")
     assert choices.all_inner_texts() == ["1. -0.1000", "2. -0.2500"]
     choices.nth(1).click()
-    assert text_of(page, 1) == " one more"
+    wait(lambda: text_of(page, 1) == " one more")
     assert column(page, 1).locator('[aria-pressed="true"]').inner_text() == "2. -0.2500"
 
 
@@ -269,22 +274,22 @@ def test_a_feed_sends_what_is_new_or_everything():
     assert [line["say"] for line in news] == ["one", "two"]
 
 
-def test_a_feed_tells_a_distribution_once_and_no_step_that_never_had_a_place():
+def test_a_feed_tells_a_distribution_once():
     feed = Feed()
-    feed.columns([("beam search", "")])
+    feed.column(0, {})
     first = step(0, None, " a")
     feed.add([Update(0, (first, step(1, None, " b", event="pruned")), 0)])
     feed.add([Update(0, (first,), 0)])
     _, (_, told, again) = lines(feed.take())
-    assert [item["id"] for item in told["steps"]] == [0]
-    assert (len(told["distributions"]), len(again["distributions"])) == (1, 0)
+    assert [item["id"] for item in told["steps"]] == [0, 1]
+    assert (len(told["distributions"]), len(again["distributions"])) == (2, 0)
     assert again["steps"][0]["at"] == 0
 
 
 def test_the_best_of_the_cut_candidates_are_always_listed():
     def listed(kept, cut):
         feed = Feed()
-        feed.columns([("sample", "")])
+        feed.column(0, {})
         candidates = [Candidate(Token(i, "k"), 0.01, (), 0.02) for i in range(kept)]
         candidates += [Candidate(Token(100 + i, "c"), 0.01, (), 0.0) for i in range(cut)]
         distribution = Distribution(tuple(candidates), ("top_p",), 1.0, 1.0, kept)
@@ -294,8 +299,8 @@ def test_the_best_of_the_cut_candidates_are_always_listed():
         ids = [row[0] for row in told["distributions"][0]["candidates"]]
         return len([i for i in ids if i < 100]), len([i for i in ids if i >= 100])
 
-    assert listed(3, 20) == (3, 7)
-    assert listed(20, 20) == (10, 3)
+    assert listed(3, 20) == (3, 9)
+    assert listed(20, 20) == (12, 6)
     assert listed(10, 0) == (10, 0)
 
 
@@ -313,7 +318,12 @@ def test_every_stopping_rule_has_words(stop, words):
 
 
 def wish(prompt):
-    return Wish(prompt, [("greedy", {})] * 3, {}, [("greedy", "")] * 3)
+    return [Asked(prompt, ("greedy", {}), {}, ("greedy", ""))] * 3
+
+
+def runs_of(lab, prompt, visitor="me"):
+    runs = Runs(Limits())
+    return runs, runs.compare(lab, visitor, lambda: wish(prompt))
 
 
 def test_closing_a_comparison_stops_the_lab():
@@ -324,30 +334,48 @@ def test_closing_a_comparison_stops_the_lab():
             stops.append(stop)
             return super().stream(prompt, runs, stop=stop, **shared)
 
-    runs = Runs()
-    screens = runs.compare(Watched(), "me", lambda: wish("forever"))
+    runs, screens = runs_of(Watched(), "forever")
     next(screens), next(screens)
-    assert runs.going("me") and not stops[0].is_set()
+    assert runs.going("me") and not stops[0].stopped
     screens.close()
-    assert stops[0].is_set() and not runs.going("me")
-    assert runs.traces("me") is None
+    assert stops[0].stopped and not runs.going("me")
+    assert runs.board("me").traces == ()
 
 
-def test_traces_are_handed_out_once_and_forgotten_with_their_visitor():
-    runs = Runs()
-    for _ in runs.compare(Lab(), "me", lambda: wish("toys")):
-        pass
-    assert [trace.strategy for trace in runs.traces("me")] == ["greedy", "beam_search", "sample"]
-    assert runs.traces("me") is None
-    for _ in runs.compare(Lab(), "me", lambda: wish("toys")):
-        pass
+def test_a_visitor_who_comes_back_with_the_boards_name_gets_it_whole():
+    runs, screens = runs_of(Lab(), "toys")
+    *_, last = screens
+    board = runs.board("me")
+    assert [trace.strategy for trace in board.traces] == ["greedy", "beam_search", "sample"]
     runs.forget("me")
-    assert runs.traces("me") is None
+    assert runs.board("me") is None
+    assert runs.resume("other", "no such name") is None
+    assert runs.resume("other", board.feed.id) == last
+    assert runs.board("other") is board
+
+
+def test_only_so_many_boards_are_kept():
+    runs = Runs(Limits(boards=2))
+    names = []
+    for visitor in "abc":
+        for _ in runs.compare(Lab(), visitor, lambda: wish("toys")):
+            pass
+        names.append(runs.board(visitor).feed.id)
+    assert [runs.resume("d", name) is not None for name in names] == [False, True, True]
+
+
+def test_a_refused_comparison_leaves_the_last_one_where_it_is():
+    runs, screens = runs_of(Lab(), "toys")
+    for _ in screens:
+        pass
+    before = runs.board("me")
+    for _ in runs.compare(Lab(), "me", lambda: wish("broken")):
+        pass
+    assert runs.board("me") is before
 
 
 def test_a_visitor_has_one_run_at_a_time():
-    runs = Runs()
-    first = runs.compare(Lab(), "me", lambda: wish("forever"))
+    runs, first = runs_of(Lab(), "forever")
     next(first), next(first)
     assert list(runs.compare(Lab(), "me", lambda: wish("forever"))) == []
     assert runs.going("me")
@@ -356,3 +384,77 @@ def test_a_visitor_has_one_run_at_a_time():
     first.close()
     assert runs.going("you") and not runs.going("me")
     other.close()
+
+
+def test_pausing_is_told_at_once_though_no_token_comes():
+    runs, screens = runs_of(Lab(), "forever")
+    next(screens), next(screens)
+    runs.pace("me", "pause")
+    told = []
+    while "paused" not in told:
+        told += [line["pace"] for line in lines(next(screens))[1] if "pace" in line]
+    runs.pace("me", "dance")  # anybody may send anything
+    runs.stop("me")
+    *_, last = screens
+    assert '{"pace":"over"}' in last
+
+
+def test_a_fork_is_one_more_column_on_the_same_board():
+    runs, screens = runs_of(Lab(), "toys")
+    for _ in screens:
+        pass
+    wanted = {"column": 1, "lead": 3, "at": 1, "token": 9}
+    *_, last = runs.fork(lambda name: Lab(), "me", partial(at_token, wanted))
+    _, news = lines(last)
+    [head] = [line for line in news if line.get("column") == 3]
+    assert head["origin"] == 1
+    assert head["before"] == [
+        {"column": 1, "step": 1},
+        {"tokenId": 9, "token": " #9", "text": " #9"},
+    ]
+    assert len(runs.board("me").traces) == 4
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # a toast where there is no page
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"column": 9, "at": 0, "token": 1}, "there is no column 9"),
+        ({"column": "0", "at": 0, "token": 1}, "there is no column '0'"),
+        ({"column": 0, "at": -1, "token": 1}, "at is -1"),
+        ({"column": 0, "at": 0, "token": "x"}, "token is 'x'"),
+        ({"column": 0, "at": 0, "text": 3}, "a text is expected"),
+        ({"column": 0, "at": 0, "lead": 99, "token": 1}, "there is no step 99"),
+    ],
+)
+def test_a_fork_from_nowhere_is_refused_in_words(wanted, words):
+    runs, screens = runs_of(Lab(), "toys")
+    for _ in screens:
+        pass
+    *_, last = runs.fork(lambda name: Lab(), "me", partial(at_token, wanted))
+    said = [line for line in lines(last)[1] if line.get("error")]
+    assert words in said[-1]["say"]
+    assert len(runs.board("me").columns) == 3
+
+
+def test_an_edited_text_keeps_the_tokens_it_shares():
+    runs, screens = runs_of(Lab(), "toys")
+    for _ in screens:
+        pass
+    board = runs.board("me")
+    whole = f" a\n{EVIL}"
+    for text, kept in ((whole, 3), (" a\nother", 2), (" an", 1), ("", 0)):
+        _, before = at_edit({"column": 0, "lead": 2, "text": text}, board, Lab())
+        own = [item for item in before if item.column is not None]
+        assert len(own) == kept
+        assert len(before) == kept + (text not in (whole, ""))
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_columns_have_a_limit():
+    runs = Runs(Limits(columns=3))
+    for _ in runs.compare(Lab(), "me", lambda: wish("toys")):
+        pass
+    wanted = {"column": 0, "at": 0, "token": 1}
+    *_, last = runs.fork(lambda name: Lab(), "me", partial(at_token, wanted))
+    assert "at most 3 columns" in last

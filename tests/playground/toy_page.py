@@ -27,7 +27,7 @@ from engine.trace import (
     Update,
 )
 from playground import configs
-from playground.ui.loading import Loader
+from playground.ui.loading import Labs
 from playground.ui.look import CSS, theme
 from playground.ui.page import build
 from strategies import find, registered
@@ -101,6 +101,12 @@ def drafts():
     yield Update(2, (), None, trace("greedy", [], [()], Stop("length")))
 
 
+def forked():
+    """A run of one token."""
+    steps = [step(0, None, " anew")]
+    return Update(0, tuple(steps), 0, trace("greedy", steps, [(0,)], Stop("length")))
+
+
 def many():
     """Far more news at once than a browser has frames."""
     steps = [step(0, None, "0 ")]
@@ -150,19 +156,29 @@ class Lab:
     def stream(self, prompt, runs, *, stop, **shared):
         if prompt == "broken":
             raise RuntimeError("a bug")
+        if len(runs) == 1:  # a fork
+            return iter([forked()])
         scripts = {"toys": toys, "drafts": drafts, "many": many, "forever": lambda: forever(stop)}
         return scripts[prompt]()
+
+    @property
+    def speller(self):
+        return SimpleNamespace(
+            token=lambda id: Token(id, f" #{id}"),
+            add=lambda _, id: (f" #{id}", ()),
+            ids=lambda text: [len(text)],
+        )
 
 
 def main():
     port, gate = int(sys.argv[1]), Path(sys.argv[2])
 
-    def load():
+    def load(_):
         while not gate.exists():
             time.sleep(0.05)
         return Lab(gate)
 
-    page = build(Loader("toy", load), Limits())
+    page = build(Labs(["toy"], load), Limits())
     page.launch(server_port=port, theme=theme(), css_paths=[CSS], run_history=False, quiet=True)
 
 

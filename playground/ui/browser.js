@@ -1,0 +1,59 @@
+// What only the visitor's browser can do: keep the state over a reload, read a link, save a file.
+// Knows the address and the session's storage; what a state holds is Python's affair.
+// Runs after store.js, as the body of function(element, trigger, props, server, upload, watch).
+
+const KEY = "decoding-playground";
+
+function kept() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEY)) ?? {};
+  } catch {
+    return {}; // storage may be forbidden
+  }
+}
+
+function keep(news) {
+  try {
+    sessionStorage.setItem(KEY, JSON.stringify({ ...kept(), ...news }));
+  } catch {
+    // Then a reload begins anew.
+  }
+}
+
+// A link that was followed wins over what this tab has kept, unless it led here before.
+function arrive() {
+  const address = new URLSearchParams(location.hash.slice(1));
+  const link = address.get("s");
+  const before = kept();
+  const followed = link && link !== before.followed;
+  if (followed) keep({ followed: link, feed: null });
+  const look = followed ? address.get("look")?.split(".") : before.look;
+  if (look?.length === 2) store.paint({ background: look[0], underline: look[1] });
+  const arrived = followed
+    ? { state: link, tab: address.get("tab") }
+    : { state: before.state, tab: before.tab, feed: before.feed };
+  if (arrived.state || arrived.feed) trigger("arrived", arrived);
+}
+
+function save({ url, name }) {
+  const anchor = document.createElement("a");
+  anchor.href = url;
+  anchor.download = name;
+  anchor.click();
+}
+
+function hear() {
+  if (!props.value) return;
+  const told = JSON.parse(props.value);
+  if (told.keep) keep(told.keep);
+  if (told.save) save(told.save);
+}
+
+store.subscribe((change) => {
+  if (change.kind === "keep") keep({ state: change.state });
+  if (change.kind === "column") keep({ feed: store.feed });
+  if (change.kind === "look") keep({ look: [store.look.background, store.look.underline] });
+});
+
+watch("value", hear);
+arrive();

@@ -1,0 +1,50 @@
+"""What only the visitor's browser can do: keep the state over a reload, follow a link, save files.
+
+Knows the hidden component that does it. Refuses to know what a state or a file holds.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from urllib.parse import quote
+
+import gradio as gr
+from gradio.processing_utils import save_bytes_to_cache
+from gradio.utils import get_upload_folder
+
+_HERE = Path(__file__).parent
+
+# Turns a state into a link to this page, with the colours and the tab the visitor has before them.
+LINK = """(state, tab) => {
+  const { background, underline } = globalThis.decodingPlayground.look;
+  const view = new URLSearchParams({ s: state, look: `${background}.${underline}`, tab });
+  return `${location.origin}${location.pathname}#${view}`;
+}"""
+
+
+def component() -> gr.HTML:
+    """The hidden component; ``arrived`` fires when the browser has kept something, or came by a
+    link."""
+    scripts = (_HERE / "store.js", _HERE / "browser.js")
+    return gr.HTML(
+        value="",
+        html_template="",
+        js_on_load="\n".join(script.read_text(encoding="utf-8") for script in scripts),
+        elem_id="browser",
+        elem_classes="signal",
+    )
+
+
+def keeps(**what: str) -> str:
+    """The component's value that has the browser keep something."""
+    return json.dumps({"keep": what})
+
+
+def saves(text: str, name: str) -> str:
+    """The component's value that has the browser save a text as a file."""
+    # In Gradio's own folder a file is handed out, and cleared away, from where it lies.
+    path = save_bytes_to_cache(text.encode(), name, get_upload_folder())
+    address = f"gradio_api/file={quote(str(path))}"
+    return json.dumps({"save": {"url": address, "name": name}, "once": uuid.uuid4().hex})

@@ -1,0 +1,179 @@
+"""What is drawn with the cards, and the events that read their controls.
+
+Knows that Gradio draws cards anew and that their events come and go with them: such an event must
+have no listener elsewhere, as Gradio would let one take the other's place. Refuses to know how a
+comparison is run. Values reach functions keyed by their component, never by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import gradio as gr
+from gradio.blocks import Block
+from gradio.components import Component
+
+from engine.settings import SHARED, Limits
+from playground import Playground
+from playground.ui import browser, cards, configurations
+from playground.ui.board import Asked
+from playground.ui.controls import bind, shown
+from playground.ui.deck import Deck
+from playground.ui.handlers import Runs
+from playground.ui.loading import Labs
+from playground.ui.parts import KINDS, QUICK, QUIET, RUNNING, Form, Parts, Values, buttons, visitor
+from playground.ui.state import State, encode
+
+
+def draw_cards(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
+    """Draw the cards whenever the deck or the model changes."""
+
+    def draw(deck: Deck, loaded: str) -> None:
+        if not loaded:
+            return
+        lab = labs.lab(loaded)
+        drawn = cards.draw(deck, lab, limits)
+        taken = partial(_taken, parts, drawn, lab)
+        inputs: set[Block] = {parts.deck, *_controls(drawn)}
+        _connect_cards(parts, drawn, inputs, taken, limits)
+        _connect_form(parts, drawn, inputs, taken, lab, runs)
+        # Run is only usable from here on: a press before would reach nothing.
+        ready = gr.HTML(js_on_load="trigger('drawn')", elem_classes="signal")
+        ready.drawn(buttons_now(runs), None, parts.actions.switched, **QUICK)
+
+    render = gr.render(
+        [parts.deck, parts.loaded],
+        [parts.deck.change, parts.loaded.change],
+        show_progress="hidden",
+        # One at a time: what a rendering remembers of the last one is shared by all visitors.
+        concurrency_limit=1,
+    )
+    render(draw)
+
+
+def buttons_now(runs: Runs) -> Callable[[gr.Request], tuple[gr.Button, ...]]:
+    """A listener that sets the buttons; a closure, as Gradio hands no request to a partial."""
+
+    def look(request: gr.Request) -> tuple[gr.Button, ...]:
+        return buttons(running=runs.going(visitor(request)))
+
+    return look
+
+
+def _controls(drawn: list[cards.DrawnCard]) -> list[Component]:
+    return [control for card in drawn for control in card.controls.values()]
+
+
+def _taken(parts: Parts, drawn: list[cards.DrawnCard], lab: Playground, values: Values) -> Deck:
+    """The deck with what the controls show: every change begins here, so that nothing is lost."""
+    return cards.filled(values[parts.deck], drawn, values, lab)
+
+
+def _connect_cards(
+    parts: Parts,
+    drawn: list[cards.DrawnCard],
+    inputs: set[Block],
+    taken: Callable[[Values], Deck],
+    limits: Limits,
+) -> None:
+    """Connect what changes the deck."""
+
+    def add(values: Values) -> Deck:
+        deck = taken(values)
+        if len(deck.cards) >= limits.strategies:
+            gr.Info(f"At most {limits.strategies} strategies run side by side.")
+            return deck
+        return deck.add(deck.cards[-1].strategy)
+
+    def change(values: Values, card: cards.DrawnCard, how: Callable[[Deck, int], Deck]) -> Deck:
+        return how(taken(values), card.key)
+
+    def choose(values: Values, card: cards.DrawnCard) -> Deck:
+        return taken(values).choose(card.key, values[card.picker])
+
+    def also(values: Values, card: cards.DrawnCard) -> Deck:
+        name = values[card.also]
+        setting = SHARED.get(name)
+        start = None if setting is None else shown(setting, values[parts.form.shared[name]])
+        return taken(values).give(card.key, name, "" if start is None else start)
+
+    parts.actions.add.click(add, inputs, parts.deck, **QUICK)
+    for card in drawn:
+        for button, how in (
+            (card.sooner, lambda deck, key: deck.move(key, -1)),
+            (card.later, lambda deck, key: deck.move(key, 1)),
+            (card.duplicate, Deck.duplicate),
+            (card.remove, Deck.remove),
+        ):
+            button.click(partial(change, card=card, how=how), inputs, parts.deck, **QUICK)
+        card.picker.input(partial(choose, card=card), inputs | {card.picker}, parts.deck, **QUICK)
+        further = inputs | {card.also, *parts.form.shared.values()}
+        card.also.input(partial(also, card=card), further, parts.deck, **QUICK)
+
+
+def _connect_form(
+    parts: Parts,
+    drawn: list[cards.DrawnCard],
+    inputs: set[Block],
+    taken: Callable[[Values], Deck],
+    lab: Playground,
+    runs: Runs,
+) -> None:
+    """Connect what reads the whole form: a run, a link, what the browser keeps, configurations."""
+    form, take = parts.form, parts.tabs.take
+    inputs = inputs | {*form.fields}
+
+    def asked(values: Values) -> list[Asked]:
+        prompt, settings = values[form.prompt], shared(form, values)
+        said = [{"role": "user", "content": prompt}] if values[form.kind] == KINDS[1] else prompt
+        return [
+            Asked(said, choice, settings, cards.heading(*choice, lab))
+            for choice in cards.asked(taken(values), lab)
+        ]
+
+    def state(values: Values) -> str:
+        fields = {name: values[field] for name, field in form.shared.items()}
+        chat = values[form.kind] == KINDS[1]
+        now = State.of(lab.model.name, values[form.prompt], chat, fields, taken(values))
+        return encode(now)
+
+    def run(values: Values, request: gr.Request) -> Iterator[str]:
+        yield from runs.compare(lab, visitor(request), lambda: asked(values))
+
+    def step(values: Values, request: gr.Request) -> Iterator[str]:
+        yield from runs.compare(lab, visitor(request), lambda: asked(values), stepping=True)
+
+    def remember(values: Values) -> str:
+        return browser.keeps(state=state(values))
+
+    # The stream feeds the live view alone: every further output would cost the browser as much
+    # again at every screen.
+    starts = [parts.actions.run.click, form.prompt.submit]
+    gr.on(starts, run, inputs, parts.live, **RUNNING)
+    parts.actions.step.click(step, inputs, parts.live, **RUNNING)
+    gr.on(
+        [field.change for field in (*form.fields, *_controls(drawn))],  # type: ignore[attr-defined]  # Gradio adds events at run time
+        remember,
+        inputs,
+        parts.browser,
+        trigger_mode="always_last",
+        queue=False,
+        **QUIET,
+    )
+    link = take.make_link.click(state, inputs, take.link, **QUICK)
+    link.then(None, [take.link, parts.tabs.opened], take.link, js=browser.LINK, **QUIET)
+    configurations.connect_cards(
+        take.configurations,
+        inputs,
+        lambda values: (taken(values), shared(form, values)),
+        lab,
+        parts.live.ended,
+        **QUICK,
+    )
+
+
+def shared(form: Form, values: Values) -> dict[str, Any]:
+    """The settings for every strategy that were given."""
+    return bind(SHARED, {name: values[field] for name, field in form.shared.items()}, {})

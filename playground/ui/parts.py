@@ -1,0 +1,123 @@
+"""The parts of the page that events connect, by name.
+
+Knows names alone. Refuses to know where a part stands and what happens to it.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import gradio as gr
+from gradio.blocks import Block
+from gradio.components import Component
+
+from engine.errors import PlaygroundError
+from playground.ui.across import Across
+from playground.ui.figures import Figures
+from playground.ui.take import Take
+
+KINDS = ("text to continue", "message to answer")
+IN_SIGHT = ("max_new_tokens", "seed")  # the shared settings that are not folded away
+
+Values = Mapping[Block, Any]
+
+QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+# Through the queue, though they are quick: Gradio tells of a changed state only there.
+QUICK: dict[str, Any] = {**QUIET, "concurrency_limit": None}
+# Runs share one limit, whatever began them.
+RUNNING: dict[str, Any] = {**QUIET, "concurrency_limit": 8, "concurrency_id": "model"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a visitor fills in, but for the cards."""
+
+    prompt: gr.Textbox
+    kind: gr.Radio
+    shared: Mapping[str, Component]
+
+    @property
+    def fields(self) -> list[Component]:
+        """Every field."""
+        return [self.prompt, self.kind, *self.shared.values()]
+
+
+@dataclass(frozen=True)
+class Actions:
+    """The buttons above the columns."""
+
+    run: gr.Button
+    step: gr.Button
+    stop: gr.Button
+    add: gr.Button
+
+    @property
+    def switched(self) -> list[Block]:
+        """The buttons that are usable at times, as `buttons` switches them."""
+        return [self.run, self.step, self.stop]
+
+
+def buttons(*, running: bool) -> tuple[gr.Button, ...]:
+    """Run and Step, or Stop: what is usable now."""
+    return (
+        gr.Button(interactive=not running),
+        gr.Button(interactive=not running),
+        gr.Button(interactive=running),
+    )
+
+
+@dataclass(frozen=True)
+class Tabs:
+    """The tabs below the columns."""
+
+    all: gr.Tabs
+    opened: gr.State  # the id of the open one
+    each: Mapping[str, gr.Tab]
+    why: Figures
+    across: Across
+    take: Take
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that events connect."""
+
+    model: gr.Dropdown
+    loading: gr.Markdown
+    loaded: gr.State  # the name of the model that is there, empty while there is none
+    presets: list[gr.Button]
+    point: gr.Markdown
+    form: Form
+    deck: gr.State
+    actions: Actions
+    live: gr.HTML
+    tabs: Tabs
+    browser: gr.HTML
+
+
+def spoken(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, but what a person may read becomes a message and everything stays as it is."""
+
+    @wraps(function)
+    def speaking(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except PlaygroundError as error:
+            warn(str(error))
+            return gr.skip()
+
+    return speaking
+
+
+def warn(words: str) -> None:
+    """Show a message; it may quote anybody, and the toast reads HTML."""
+    gr.Warning(html.escape(words), duration=20)
+
+
+def visitor(request: gr.Request) -> str:
+    """Whose event this is."""
+    return str(request.session_hash)
