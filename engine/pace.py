@@ -14,13 +14,16 @@ class Pace:
     """Holds one stream of runs between its ticks; all methods may be called from any thread.
 
     A run makes its first decision as it begins and asks before every tick that follows. While it
-    waits it holds no lock, so others' runs go on.
+    waits it holds no lock, so others' runs go on. But it holds its place in the model's memory: a
+    run that has waited for ``patience`` seconds is stopped.
     """
 
-    def __init__(self, *, paused: bool = False) -> None:
+    def __init__(self, *, paused: bool = False, patience: float | None = None) -> None:
+        self.patience = patience
         self._changed = threading.Condition()
         self._granted = 0 if paused else math.inf  # ticks that may still begin
         self._stopped = False
+        self._tired = False
 
     def play(self) -> None:
         """Let the run go on by itself."""
@@ -48,6 +51,11 @@ class Pace:
         return self._stopped
 
     @property
+    def tired(self) -> bool:
+        """Whether the run was stopped because nobody let it go on in time."""
+        return self._tired
+
+    @property
     def paused(self) -> bool:
         """Whether the run waits for a person before it goes on, now or after the steps granted."""
         return self._granted < math.inf
@@ -58,7 +66,11 @@ class Pace:
         Waits while nothing is granted; to go on uses up one of the ticks granted.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._granted > 0)
+            called = self._changed.wait_for(
+                lambda: self._stopped or self._granted > 0, self.patience
+            )
+            if not called:
+                self._stopped = self._tired = True
             if not self._stopped:
                 self._granted -= 1
             return self._stopped

@@ -27,7 +27,7 @@ _STOPS = {
     "stop_string": "stop text found",
     "length": "length reached",
     "time": "time is up",
-    "cancelled": "stopped by you",
+    "cancelled": "stopped",
     "error": "failed",
 }
 

@@ -26,6 +26,8 @@ from playground.ui.board import Asked, Board, Column, Inherited
 
 REFRESH = 0.05  # seconds between two screens; a faster page only makes the browser fall behind
 WHOLE = 100  # every so many screens the feed is sent whole, for browsers that missed one
+PATIENCE = 600.0  # seconds a paused run waits for its visitor
+_ENDING = 10.0  # seconds a run may take to end once it was told to
 
 # The first updates of new columns, which it has put on the board; the pace holds and stops them.
 Begin = Callable[[Pace], Iterable[Update]]
@@ -38,6 +40,7 @@ class _Going:
     board: Board
     pace: Pace
     arrived: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
+    over: threading.Event = field(default_factory=threading.Event)
 
 
 class Runs:
@@ -47,9 +50,11 @@ class Runs:
     of a board, which nobody can guess, gets it back.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, patience: float = PATIENCE) -> None:
         self._limits = limits
-        self._going: dict[str, _Going] = {}
+        self._patience = patience
+        self._going: dict[str, _Going] = {}  # by visitor
+        self._writing: dict[str, _Going] = {}  # by the feed's id, until the last word is written
         self._boards: dict[str, Board] = {}  # by visitor
         self._kept: dict[str, Board] = {}  # by the feed's id; the oldest first
 
@@ -93,9 +98,17 @@ class Runs:
             del self._kept[old]
 
     def resume(self, visitor: str, feed: str) -> str | None:
-        """What a visitor had on the page who comes back; None where it is no longer kept."""
+        """What a visitor had on the page who comes back; None where it is no longer kept.
+
+        A run that was left behind is ended first: nobody would see it go on.
+        """
         board = self._kept.get(feed)
-        return None if board is None or self.going(visitor) else self.show(visitor, board)
+        if board is None or self.going(visitor):
+            return None
+        if going := self._writing.get(feed):
+            going.pace.stop()
+            going.over.wait(_ENDING)
+        return self.show(visitor, board)
 
     def compare(
         self,
@@ -151,10 +164,12 @@ class Runs:
     def _write(
         self, visitor: str, board: Board, begin: Begin, *, stepping: bool = False
     ) -> Iterator[str]:
-        going = _Going(board, Pace(paused=stepping))
+        going = _Going(board, Pace(paused=stepping, patience=self._patience))
         if self._going.setdefault(visitor, going) is not going:
             return
         feed = board.feed
+        self._writing[feed.id] = going
+        screens: Iterator[list[Update]] = iter(())
         try:
             feed.say("Starting …")
             yield feed.take(whole=True)
@@ -162,27 +177,54 @@ class Runs:
             self._hold(visitor, board)
             feed.pace("paused" if stepping else "playing")
             feed.say("Writing …")
-            for number, updates in enumerate(batches(news, REFRESH, going.arrived)):
+            screens = batches(news, REFRESH, going.arrived)
+            for number, updates in enumerate(screens):
                 board.hear(updates)
                 yield feed.take(whole=number % WHOLE == WHOLE - 1)
-            feed.say(_verdict(board.traces))
+            feed.say(_verdict(board.traces, going.pace))
         except PlaygroundError as error:
             # The toast reads HTML, the status line does not.
             gr.Warning(html.escape(str(error)))
             feed.say(str(error), error=True)
+        except GeneratorExit:
+            self._free(visitor, going)
+            # Whoever closes this must not wait for the end of a tick.
+            threading.Thread(target=self._leave, args=(going, screens)).start()
+            raise
         except Exception:
             traceback.print_exc()
             feed.say("The program failed; the server's log says where.", error=True)
-        finally:
-            going.pace.stop()
-            if self._going.get(visitor) is going:  # not if another run has taken its place
-                del self._going[visitor]
-            feed.pace("over")
+        self._free(visitor, going)
+        self._end(going)
         yield feed.take(whole=True)
 
+    def _leave(self, going: _Going, screens: Iterable[list[Update]]) -> None:
+        """End a run that nobody looks at any more; who comes back finds what it had written."""
+        try:
+            for updates in screens:
+                going.board.hear(updates)
+            going.board.feed.say("Stopped: the page was left. What was written until then stays.")
+        finally:
+            self._end(going)
 
-def _verdict(traces: Sequence[Trace]) -> str:
+    def _free(self, visitor: str, going: _Going) -> None:
+        """Stop a run and let its visitor begin another one."""
+        going.pace.stop()
+        if self._going.get(visitor) is going:  # not if another run has taken its place
+            del self._going[visitor]
+
+    def _end(self, going: _Going) -> None:
+        """Write the last word about a run."""
+        going.board.feed.pace("over")
+        self._writing.pop(going.board.feed.id, None)
+        going.over.set()
+
+
+def _verdict(traces: Sequence[Trace], pace: Pace) -> str:
     failed = sum(trace.error is not None for trace in traces)
+    if pace.tired:
+        waited = f"{pace.patience:,.0f} seconds"
+        return f"Stopped: nobody went on for {waited}. What was written until then stays."
     if any(trace.stop.rule == "cancelled" for trace in traces):
         return "Stopped. What was written until then stays."
     seconds = max((trace.seconds for trace in traces), default=0.0)

@@ -115,6 +115,26 @@ def test_stopping_a_run_that_waits_ends_it_with_what_it_has() -> None:
     assert len(trace.sequences[0].token_ids) == 2
 
 
+def test_a_run_that_nobody_lets_go_on_is_ended_when_its_patience_is_over() -> None:
+    pace = Pace(paused=True, patience=MOMENT)
+    with running(pace) as news:
+        trace = last(told(news))
+    assert pace.tired and pace.stopped and trace.stop.rule == "cancelled"
+    assert len(trace.sequences[0].token_ids) == 1
+
+
+def test_every_step_is_waited_for_with_new_patience_and_no_run_that_plays_is_ended() -> None:
+    pace = Pace(paused=True, patience=1.5)
+    with running(pace) as news:
+        for _ in range(4):  # together longer than that
+            news.get(timeout=SOON)
+            time.sleep(0.5)
+            pace.step()
+        pace.play()
+        trace = last(told(news))
+    assert not pace.tired and trace.stop.rule == "length"
+
+
 def test_others_finish_while_one_waits() -> None:
     lab, pace = Playground(tiny("llama")), Pace(paused=True)
     with running(pace, lab) as news:

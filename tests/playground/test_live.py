@@ -308,7 +308,7 @@ def test_the_best_of_the_cut_candidates_are_always_listed():
     ("stop", "words"),
     [
         (Stop("length", "48 new tokens"), "length reached: 48 new tokens"),
-        (Stop("cancelled"), "stopped by you"),
+        (Stop("cancelled"), "stopped"),
         (Stop("no_improvement", "nothing better"), "no improvement: nothing better"),
         (Stop("MyCriterion"), "MyCriterion"),
     ],
@@ -339,7 +339,12 @@ def test_closing_a_comparison_stops_the_lab():
     assert runs.going("me") and not stops[0].stopped
     screens.close()
     assert stops[0].stopped and not runs.going("me")
-    assert runs.board("me").traces == ()
+    wait(lambda: len(runs.board("me").traces) == 3)
+    assert {trace.stop.rule for trace in runs.board("me").traces} == {"cancelled"}
+    [said] = [
+        line for line in lines(runs.resume("me", runs.board("me").feed.id))[1] if "say" in line
+    ][-1:]
+    assert said["say"] == "Stopped: the page was left. What was written until then stays."
 
 
 def test_a_visitor_who_comes_back_with_the_boards_name_gets_it_whole():
