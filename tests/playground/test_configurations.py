@@ -11,7 +11,7 @@ from playground import Playground, configs
 from playground.ui.cards import asked
 from playground.ui.config_cards import LARGEST, agreed, changes, file_name, load, written
 from playground.ui.deck import Deck
-from playground.ui.examples import FIRST
+from playground.ui.presets import FIRST
 from strategies import registered
 from tests.playground.browsing import opened, running, served, wait
 from tests.tiny import tiny
@@ -166,6 +166,7 @@ def address(tmp_path_factory):
 def page(browser, address):
     with opened(browser, address) as page:
         page.wait_for_selector("#run:not([disabled])")
+        page.get_by_role("tab", name="Take it with you").click()
         page.click("#configurations > button")
         page.wait_for_selector("#changes table")
         yield page
