@@ -201,6 +201,7 @@ def headline(trace: Trace) -> list[tuple[str, str, str]]:
         if told.drafted is None
         else f"{told.accepted:,} of {told.drafted:,} drafted",
         "captured": None if told.captured == told.tokens else f"{told.captured} of {told.tokens}",
+        "mean_log_probability": _decimal(told.mean_log_probability, 2),
         "perplexity": _decimal(told.perplexity, 2),
         "mean_entropy": _decimal(told.mean_entropy, 2),
         "first_share": _percent(told.first_share),

@@ -5,6 +5,7 @@ Knows traces and where each column's text comes from. Refuses to run anything an
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -71,6 +72,9 @@ class Board:
     feed: Feed = field(default_factory=Feed)
     columns: list[Column] = field(default_factory=list)
     at: int | None = None  # the place in the texts that is pointed out
+    tab: str = ""  # the tab that is open below the columns
+    # Held to draw: what is drawn last has heard of everything, however long drawing takes.
+    drawing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(
         self,

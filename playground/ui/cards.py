@@ -18,7 +18,7 @@ from gradio.components import Component
 from engine.settings import SHARED, Limits, Setting
 from engine.strategy import Strategy
 from playground import Playground
-from playground.ui.controls import bind, carriable, control, shown, shows
+from playground.ui.controls import bind, carriable, control, shown, shows, spelled
 from playground.ui.deck import Card, Deck
 from strategies import find
 
@@ -201,7 +201,8 @@ def heading(strategy: str, given: Mapping[str, Any], lab: Playground) -> tuple[s
     """A run's name and its settings: the first of its card, and all that were given."""
     defaults = lab.defaults(strategy)
     first = {name: defaults[name] for name in list(carried(find(strategy)))[:_TOLD]}
-    told = [f"{name} {value}" for name, value in {**first, **given}.items() if value is not None]
+    values = {**first, **given}
+    told = [f"{name} {spelled(value)}" for name, value in values.items() if value is not None]
     return readable(strategy), " · ".join(told) or "no settings of its own"
 
 

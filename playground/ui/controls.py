@@ -59,7 +59,7 @@ def _number(
     low, high = setting.low, setting.highest(limits)
     if low is None or high is None or default is None or high - low > _AIMABLE[setting.kind]:
         # Not `gr.Number`: it turns into 0 what was left empty.
-        common["value"] = None if common["value"] is None else _spelled(common["value"])
+        common["value"] = None if common["value"] is None else spelled(common["value"])
         return gr.Textbox(placeholder=AUTOMATIC, max_lines=1, **common)
     step = 1 if setting.kind is int else 0.01 if high - low >= 1 else 0.001
     common["value"] = min(common["value"], high)  # a default may be more than the server allows
@@ -77,13 +77,14 @@ def _range(setting: Setting, limits: Limits) -> str:
 def _labels(setting: Setting) -> dict[str, Any]:
     """The words a choice is picked by: true and 1 must stay apart, and 'not given' needs a word."""
     if setting.choices is not None:
-        return {_spelled(choice): choice for choice in setting.choices}
+        return {spelled(choice): choice for choice in setting.choices}
     if setting.kind is bool and setting.default is None:
         return {"on": True, "off": False}
     return {}
 
 
-def _spelled(value: Any) -> str:
+def spelled(value: Any) -> str:
+    """A value as people type it."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -101,7 +102,7 @@ def shown(setting: Setting, value: Any) -> Any:
         return value
     if setting.kind is object and isinstance(value, str) and not shows(setting, value, value):
         return json.dumps(value, ensure_ascii=False)  # bare, its commas would divide it
-    return _spelled(value)
+    return spelled(value)
 
 
 def read(setting: Setting, shown: Any) -> Any:

@@ -188,7 +188,6 @@ PRESETS = (
             ("universal_speculative", {"num_assistant_tokens": 8}),
         ),
         colour="draft",
-        tab="why",
     ),
     Preset(
         "A watermark you cannot see",
@@ -200,6 +199,5 @@ PRESETS = (
             ("sample", {"watermarking_config": _marked(2.5)}),
         ),
         colour="green",
-        tab="why",
     ),
 )

@@ -183,6 +183,8 @@ class TreeBox {
     const told = Object.entries(layout.counts).filter(([, count]) => count);
     this.summary.textContent = told.map(([kind, count]) => `${count} ${kind}`).join(" · ");
     if (following) this.box.scrollLeft = this.box.scrollWidth;
+    else if (this.followed && this.run.end) this.box.scrollLeft = 0; // a finished tree is read from its root
+    this.followed = following;
     this.paint();
   }
 

@@ -94,8 +94,47 @@ _OVER = "document.querySelector('#live [data-over]')?.dataset.over ?? null"
 @contextmanager
 def running(page):
     """Press Run; at the end of the block wait for the end of the run."""
+    with over(page):
+        page.click("#run")
+        yield
+
+
+@contextmanager
+def over(page):
+    """At the end of the block wait for the end of the run that began in it."""
     before = page.evaluate(_OVER)
-    page.click("#run")
     yield
     page.wait_for_function(f"before => ({_OVER}) !== before", arg=before, timeout=120_000)
     page.wait_for_selector("#run:not([disabled])")
+
+
+def ready(page):
+    """Wait until the cards are there and Run can be pressed."""
+    page.wait_for_selector("#run:not([disabled])", timeout=120_000)
+
+
+def tab(page, name):
+    page.get_by_role("tab", name=name).click()
+
+
+def downloaded(page, button, folder):
+    """Press a button that saves a file; gives the file."""
+    with page.expect_download() as download:
+        page.click(button)
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+def said(page, words):
+    """Wait for a message with these words, then put all messages away."""
+    page.wait_for_selector(f".toast-body >> text={words}")
+    page.evaluate("document.querySelectorAll('.toast-close').forEach(button => button.click())")
+
+
+def forked(page, index, at, words):
+    """Go on from a token of a column with words of one's own; waits for the end."""
+    with over(page):
+        column(page, index).locator(".token").nth(at).click()
+        page.fill("#live-typing", words)
+        page.keyboard.press("Enter")

@@ -267,7 +267,7 @@ def test_another_strategy_keeps_the_settings_they_share_but_not_their_defaults(l
 def test_a_heading_tells_the_settings_in_sight_and_those_given(lab):
     name, settings = cards.heading("beam_search", {"early_stopping": True}, lab)
     assert name == "beam search"
-    assert settings == "num_beams 5 · length_penalty 1.0 · early_stopping True"
+    assert settings == "num_beams 5 · length_penalty 1.0 · early_stopping true"
     assert cards.heading("greedy", {}, lab)[1] == "no settings of its own"
 
 

@@ -140,6 +140,7 @@ def test_the_headline_shows_what_there_is_in_words_and_nothing_else(greedy_trace
         "seconds": "1.25",
         "tokens/s": "4.0",
         "forward passes": "5",
+        "mean log-probability": "-1.90",
         "perplexity": "6.67",
         "mean entropy": "1.50",
         "first choices": "100%",
