@@ -46,6 +46,7 @@ class Setting:
     choices: tuple[Any, ...] | None = None
     limit: str | None = None  # the field of `Limits` that also bounds it from above
     python_only: bool = False  # an object no form or command line can carry
+    only_with: str | None = None  # the setting that must be on for this one to matter
 
     def highest(self, limits: Limits) -> float | None:
         """The upper bound in force."""

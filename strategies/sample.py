@@ -8,56 +8,53 @@ and eta cut-offs); Potraghloo et al. 2025 (top_h).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from engine.run import Pick, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
 from engine.trace import Stop
 
+_shaping = partial(setting, None, only_with="do_sample")
+
 
 @dataclass(frozen=True)
 class Shaping:
     """How the distribution is reshaped before a token is drawn."""
 
-    temperature: float = setting(
-        None,
+    temperature: float = _shaping(
         "Below 1 sharpens the distribution, above 1 flattens it.",
         low=0.001,
         high=100.0,
     )
-    top_k: int = setting(
-        None, "Keep this many of the most probable tokens; 0 keeps all.", kind=int, low=0
+    top_k: int = _shaping(
+        "Keep this many of the most probable tokens; 0 keeps all.", kind=int, low=0
     )
-    top_p: float = setting(
-        None,
+    top_p: float = _shaping(
         "Keep the most probable tokens until their probabilities add up to this.",
         low=0.0,
         high=1.0,
     )
-    min_p: float | None = setting(
-        None,
+    min_p: float | None = _shaping(
         "Drop tokens less probable than this share of the most probable one.",
         low=0.0,
         high=1.0,
     )
-    typical_p: float = setting(
-        None,
+    typical_p: float = _shaping(
         "Keep the tokens whose surprise is closest to the expected one, up to this much mass.",
         low=0.0,
         high=1.0,
         open_low=True,
     )
-    epsilon_cutoff: float = setting(
-        None, "Drop tokens less probable than this; 0 drops none.", low=0.0, high=0.999
+    epsilon_cutoff: float = _shaping(
+        "Drop tokens less probable than this; 0 drops none.", low=0.0, high=0.999
     )
-    eta_cutoff: float = setting(
-        None,
+    eta_cutoff: float = _shaping(
         "Drop tokens less probable than a bound that falls with entropy; 0 drops none.",
         low=0.0,
         high=0.999,
     )
-    top_h: float | None = setting(
-        None,
+    top_h: float | None = _shaping(
         "Keep the most probable tokens while their entropy stays below this share of the whole.",
         low=0.0,
         high=1.0,

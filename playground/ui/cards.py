@@ -42,6 +42,7 @@ class DrawnCard:
     remove: gr.Button
     also: gr.Dropdown
     controls: Mapping[str, Component]
+    folds: Mapping[str, gr.Accordion]  # by the setting that must be on for what is in them
 
 
 def draw(deck: Deck, lab: Playground, limits: Limits) -> list[DrawnCard]:
@@ -75,7 +76,7 @@ def _card(place: int, deck: Deck, lab: Playground, limits: Limits) -> DrawnCard:
                 _small("Remove", "remove", card, last > 0),
             )
         gr.Markdown(strategy.summary, elem_classes="summary")
-        controls = _controls(card, strategy, lab.defaults(card.strategy), limits)
+        controls, folds = _controls(card, strategy, lab.defaults(card.strategy), limits)
         also = gr.Dropdown(
             [(_ALSO, ""), *(name for name in carriable(SHARED) if name not in controls)],
             value="",
@@ -87,7 +88,7 @@ def _card(place: int, deck: Deck, lab: Playground, limits: Limits) -> DrawnCard:
             elem_classes="also",
             key=("also", card.key),
         )
-    return DrawnCard(card.key, picker, *buttons, also, controls)
+    return DrawnCard(card.key, picker, *buttons, also, controls, folds)
 
 
 def _small(words: str, name: str, card: Card, usable: bool) -> gr.Button:
@@ -105,41 +106,54 @@ def _small(words: str, name: str, card: Card, usable: bool) -> gr.Button:
 
 def _controls(
     card: Card, strategy: Strategy, defaults: Mapping[str, Any], limits: Limits
-) -> dict[str, Component]:
-    """The card's controls: the first few in sight, the rest folded unless one of them is set, and
-    of the settings for every strategy those that this card has for itself."""
+) -> tuple[dict[str, Component], dict[str, gr.Accordion]]:
+    """The card's controls: the first few in sight, the rest folded unless one of them is set; those
+    that matter only with another one, to be seen when that is on; and of the settings for every
+    strategy those that this card has for itself."""
     settings = carried(strategy)
-    names = list(settings)
-    own = [name for name in alone(card) if name not in settings]
     drawn: dict[str, Component] = {}
 
-    def show(name: str) -> None:
-        drawn[name] = control(
-            settings[name] if name in settings else SHARED[name],
-            card.values.get(name),
-            defaults.get(name),
-            limits,
-            key=("setting", card.key, card.strategy, name),
-            elem_id=f"card-{card.key}-{name}",
-        )
+    def show(names: Sequence[str], classes: str = "settings") -> None:
+        with gr.Row(elem_classes=classes):
+            for name in names:
+                drawn[name] = control(
+                    settings[name] if name in settings else SHARED[name],
+                    card.values.get(name),
+                    defaults.get(name),
+                    limits,
+                    key=("setting", card.key, card.strategy, name),
+                    elem_id=f"card-{card.key}-{name}",
+                )
 
-    with gr.Row(elem_classes="settings"):
-        for name in names[:_FIRST]:
-            show(name)
-    folded = names[_FIRST:]
-    if folded:
-        given = any(card.values.get(name) is not None for name in folded)
-        with (
-            gr.Accordion(f"{len(folded)} more", open=given, key=("more", card.key, card.strategy)),
-            gr.Row(elem_classes="settings"),
-        ):
-            for name in folded:
-                show(name)
-    if own:
-        with gr.Row(elem_classes="settings alone"):
-            for name in own:
-                show(name)
-    return drawn
+    def fold(names: Sequence[str], words: str, **how: Any) -> gr.Accordion:
+        given = any(card.values.get(name) is not None for name in names)
+        key = ("more", card.key, card.strategy, names[0])
+        folded = gr.Accordion(f"{len(names)} {words}", open=given, key=key, **how)
+        with folded:
+            show(names)
+        return folded
+
+    switches = {name: _switch(setting, settings) for name, setting in settings.items()}
+    always = [name for name, switch in switches.items() if switch is None]
+    show(always[:_FIRST])
+    if always[_FIRST:]:
+        fold(always[_FIRST:], "more")
+    folds = {
+        switch: fold(
+            [name for name in switches if switches[name] == switch],
+            f"more with {switch}",
+            visible=bool(card.values.get(switch) or defaults.get(switch)),
+        )
+        for switch in dict.fromkeys(filter(None, switches.values()))
+    }
+    if own := [name for name in alone(card) if name not in settings]:
+        show(own, "settings alone")
+    return drawn, folds
+
+
+def _switch(setting: Setting, settings: Mapping[str, Setting]) -> str | None:
+    """The control that must be on for a setting to matter; None where nothing can turn it off."""
+    return setting.only_with if setting.only_with in settings else None
 
 
 def alone(card: Card) -> list[str]:

@@ -302,3 +302,12 @@ def test_every_preset_asks_for_something_the_lab_would_run(lab, preset):
     assert len(preset.cards) <= LIMITS.strategies
     for id, given in cards.asked(Deck().deal(preset.cards), lab):
         check(given, find(id).settings, LIMITS, id)
+
+
+def test_settings_that_matter_only_with_another_are_seen_only_then(lab):
+    [drawing], _ = drawn(Deck().add("prompt_lookup", {"do_sample": True}), lab)
+    [plain], _ = drawn(Deck().add("prompt_lookup"), lab)
+    [sampling], _ = drawn(Deck().add("sample"), lab)
+    assert drawing.folds["do_sample"].visible and not plain.folds["do_sample"].visible
+    assert sampling.folds == {}  # it always draws
+    assert set(plain.controls) == set(drawing.controls)  # what is hidden keeps its value
