@@ -1,16 +1,17 @@
 """The feed: what the live view is told while runs go on, as lines of JSON.
 
-A screen carries the lines since the last one, as a film carries what changed, and now and then all
-of them: a browser that was too busy for a screen catches up. (All of them every time would be
-simpler, but Gradio goes over the whole value some eight times a change.) Knows traces and the words
-people read about them. Refuses to know the page.
+A screen carries the lines since the last one, as a film carries what changed; a browser that was
+too busy for a screen, or wants to know sooner, asks for the lines it has not read. Knows traces and
+the words people read about them. Refuses to know the page.
 
 Token text is untrusted: it travels inside JSON strings, and the page's script shows it as text.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from engine.trace import Candidate, Distribution, Step, Stop, Trace, Update
 from playground import measures
 
+_LOOK = 0.01  # seconds between two looks whether there is news
 _LISTED = 12  # candidates of a distribution that are sent
 _NOTE = 80  # characters of a note that goes with a token
 _CUT = 6  # but never without the best of those that were cut
@@ -56,8 +58,10 @@ class Feed:
         for update in updates:
             before = merged.get(update.run)
             merged[update.run] = _merge(before, update) if before else update
-        for key in sorted(merged):
-            self._line({"run": key, **self._runs[key].update(merged[key])})
+        # At once: who asks in between would get a few columns and ask again.
+        self._lines += [
+            _line({"run": key, **self._runs[key].update(merged[key])}) for key in sorted(merged)
+        ]
 
     def pace(self, words: str) -> None:
         """Say whether the runs are playing, paused or over."""
@@ -68,15 +72,31 @@ class Feed:
         self._line({"keep": state})
 
     def _line(self, news: Mapping[str, Any]) -> None:
-        line = json.dumps(news, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        # Gradio warns about every value with a script tag in it; in JSON this is the same text.
-        self._lines.append(line.replace("<", "\\u003c"))
+        self._lines.append(_line(news))
 
     def take(self, *, whole: bool = False) -> str:
         """The lines not taken yet, or all of them, below one that says where they start."""
         start = 0 if whole else self._sent
         self._sent = len(self._lines)
+        return self._screen(start)
+
+    async def since(self, start: int, seconds: float) -> str:
+        """The lines from one on; where there are none, so many seconds are waited for some."""
+        until = time.monotonic() + seconds
+        while len(self._lines) <= start and time.monotonic() < until:
+            await asyncio.sleep(_LOOK)
+        # The next screen need not repeat them: who has not got them asks again.
+        self._sent = max(self._sent, len(self._lines))
+        return self._screen(start)
+
+    def _screen(self, start: int) -> str:
         return "\n".join([json.dumps({"feed": self.id, "from": start}), *self._lines[start:]])
+
+
+def _line(news: Mapping[str, Any]) -> str:
+    line = json.dumps(news, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # Gradio warns about every value with a script tag in it; in JSON this is the same text.
+    return line.replace("<", "\\u003c")
 
 
 def _merge(first: Update, second: Update) -> Update:

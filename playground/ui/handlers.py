@@ -24,8 +24,11 @@ from engine.trace import Trace, Update
 from playground import Playground
 from playground.ui.board import Asked, Board, Column, Inherited
 
-REFRESH = 0.05  # seconds between two screens; a faster page only makes the browser fall behind
-WHOLE = 100  # every so many screens the feed is sent whole, for browsers that missed one
+REFRESH = 0.03  # seconds between two pieces of news
+# Seconds between two screens that Gradio carries: each costs its browser side some 30 ms, however
+# little it says. In between the page asks for the news itself.
+SCREEN = 1.0
+_ASKED = 10.0  # seconds such a question may wait for its answer
 PATIENCE = 600.0  # seconds a paused run waits for its visitor
 _ENDING = 10.0  # seconds a run may take to end once it was told to
 
@@ -110,6 +113,16 @@ class Runs:
             going.over.wait(_ENDING)
         return self.show(visitor, board)
 
+    async def more(self, wish: Any) -> str:
+        """What a page has not read of a feed, as soon as there is some; empty where it is gone."""
+        asked = wished(wish)
+        feed, start = str(asked.get("feed")), asked.get("from")
+        going = self._writing.get(feed)
+        board = going.board if going else self._kept.get(feed)
+        if board is None or type(start) is not int or start < 0:
+            return ""
+        return await board.feed.since(start, _ASKED if going else 0.0)
+
     def compare(
         self,
         lab: Playground,
@@ -172,15 +185,19 @@ class Runs:
         screens: Iterator[list[Update]] = iter(())
         try:
             feed.say("Starting …")
-            yield feed.take(whole=True)
+            yield feed.take()
             news = begin(going.pace)
             self._hold(visitor, board)
             feed.pace("paused" if stepping else "playing")
             feed.say("Writing …")
             screens = batches(news, REFRESH, going.arrived)
-            for number, updates in enumerate(screens):
+            due = 0.0
+            for updates in screens:
                 board.hear(updates)
-                yield feed.take(whole=number % WHOLE == WHOLE - 1)
+                # A page that is paused asks for nothing.
+                if going.pace.paused or time.monotonic() >= due:
+                    yield feed.take()
+                    due = time.monotonic() + SCREEN
             feed.say(_verdict(board.traces, going.pace))
         except PlaygroundError as error:
             # The toast reads HTML, the status line does not.
@@ -196,7 +213,7 @@ class Runs:
             feed.say("The program failed; the server's log says where.", error=True)
         self._free(visitor, going)
         self._end(going)
-        yield feed.take(whole=True)
+        yield feed.take()
 
     def _leave(self, going: _Going, screens: Iterable[list[Update]]) -> None:
         """End a run that nobody looks at any more; who comes back finds what it had written."""

@@ -8,7 +8,9 @@ because Gradio evaluates templates as scripts.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
@@ -27,15 +29,20 @@ _SCRIPTS = (
 _STYLES = ("live.css", "columns.css", "candidates.css")
 
 
-def component() -> gr.HTML:
-    """The live view: its value is what a feed's `take` gave.
+def component(news: Callable[[Any], Awaitable[str]]) -> gr.HTML:
+    """The live view: its value is what a feed's `take` gave; ``news`` is asked for what came since.
 
     ``begun`` fires when runs begin, ``over`` when all are over, and ``ended`` with it, for those
     who are drawn with the cards. ``forked``, ``edited``, ``paced`` and ``pinned`` say what the
     reader wishes: another token or words of their own, a changed text, a pause, a place.
     """
+
+    async def more(wish: Any) -> str:  # Gradio wants a function with a name that it may mark
+        return await news(wish)
+
     return gr.HTML(
         value="",
+        server_functions=[more],
         html_template=_file("live.html"),
         css_template="\n".join(map(_file, _STYLES)),
         js_on_load="\n".join(map(_file, _SCRIPTS)),

@@ -50,7 +50,7 @@ def build(labs: Labs, limits: Limits) -> gr.Blocks:
             form=form,
             deck=gr.State(Deck().deal(FIRST.cards[: limits.strategies])),
             actions=actions,
-            live=live.component(),
+            live=live.component(runs.more),
             tabs=_tabs(),
             browser=browser.component(),
         )
@@ -59,6 +59,9 @@ def build(labs: Labs, limits: Limits) -> gr.Blocks:
             draw_cards(parts, labs, limits, runs)
         connect(page, parts, labs, limits, runs)
         api.offer(labs)
+    for event in page.fns.values():
+        if event.renderable:  # gr.render takes no such argument; see QUIET
+            event.show_progress_on = ()
     return page
 
 

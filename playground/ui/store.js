@@ -185,16 +185,18 @@ class Store {
     for (const listener of [...this.listeners]) listener(change);
   }
 
-  // What Gradio brought: lines of a feed, below one that says which and from where on.
+  // What the server told: lines of a feed, below one that says which and from where on. Gives whether
+  // nothing was missed before them.
   hear(value) {
-    if (!value) return;
+    if (!value) return true;
     const [head, ...lines] = value.split("\n");
     const { feed, from } = JSON.parse(head);
     if (feed !== this.feed) this.reset(feed);
-    if (from > this.read) return; // a screen was missed: the next whole one brings it
+    if (from > this.read) return false;
     const unread = lines.slice(this.read - from);
     this.read += unread.length;
     for (const line of unread) this.take(JSON.parse(line));
+    return true;
   }
 
   reset(feed) {

@@ -138,11 +138,35 @@ const answers = {
   },
   pace() {
     soon(shown.values());
+    if (store.pace === "playing") ask();
     if (!pacing) queueMicrotask(paced); // a screen may tell of several
     pacing = true;
   },
   say,
 };
+
+// --- the news --------------------------------------------------------------------------------------
+
+let asking = false;
+
+// Ask for what the store has not read: while the runs are playing, since what Gradio brings passes
+// through all that is on the page, and whenever a busy browser has missed a screen.
+async function ask() {
+  if (asking) return;
+  asking = true;
+  do {
+    const { feed, read } = store;
+    const news = await server.more({ feed, from: read }).catch(() => null);
+    if (news === "") break; // the server knows nothing of it any more
+    if (news === null) await new Promise((go) => setTimeout(go, 1000));
+    else if (feed === store.feed) store.hear(news);
+  } while (store.pace === "playing" && element.isConnected);
+  asking = false;
+}
+
+function hear() {
+  if (!store.hear(props.value)) ask();
+}
 
 function mount() {
   mountLegend();
@@ -157,5 +181,5 @@ function mount() {
 }
 
 mount();
-watch("value", () => store.hear(props.value));
-store.hear(props.value);
+watch("value", hear);
+hear();

@@ -1,7 +1,9 @@
 """The live view on scripted runs: hostile text, revisions, failures, visitors who leave."""
 
+import asyncio
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -274,6 +276,31 @@ def test_a_feed_sends_what_is_new_or_everything():
     assert [line["say"] for line in news] == ["one", "two"]
 
 
+def answered(asked):
+    """What a coroutine gives; the browser's own loop has this thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, asked).result()
+
+
+def test_a_feed_tells_who_asks_what_came_since_and_waits_for_it():
+    async def asked():
+        feed = Feed()
+        feed.say("one")
+        assert [line["say"] for line in lines(await feed.since(0, 10))[1]] == ["one"]
+        waiting = asyncio.create_task(feed.since(1, 10))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        feed.say("two")
+        head, [line] = lines(await waiting)
+        assert (head["from"], line["say"]) == (1, "two")
+        assert lines(await feed.since(2, 0.02))[1] == []
+        feed.say("three")
+        head, _ = lines(feed.take())
+        assert head["from"] == 2, "what somebody asked for is not sent again"
+
+    answered(asked())
+
+
 def test_a_feed_tells_a_distribution_once():
     feed = Feed()
     feed.column(0, {})
@@ -355,8 +382,36 @@ def test_a_visitor_who_comes_back_with_the_boards_name_gets_it_whole():
     runs.forget("me")
     assert runs.board("me") is None
     assert runs.resume("other", "no such name") is None
-    assert runs.resume("other", board.feed.id) == last
+    head, news = lines(runs.resume("other", board.feed.id))
+    assert head["from"] == 0
+    assert news[-2:] == lines(last)[1][-2:]
     assert runs.board("other") is board
+
+
+def test_a_page_may_ask_for_what_it_missed_of_a_feed_it_knows():
+    runs, screens = runs_of(Lab(), "toys")
+    written = [line for screen in screens for line in lines(screen)[1]]
+    feed = runs.board("me").feed.id
+
+    def answer(wish):
+        return answered(runs.more(wish))
+
+    assert lines(answer({"feed": feed, "from": 5})) == ({"feed": feed, "from": 5}, written[5:])
+    for wish in ({"feed": "none", "from": 0}, {"feed": feed, "from": -1}, {"feed": feed}):
+        assert answer(wish) == ""
+
+
+def test_news_goes_through_gradio_once_a_second_and_at_once_while_paused():
+    runs, screens = runs_of(Lab(), "forever")
+    next(screens), next(screens)
+    began = time.monotonic()
+    next(screens)
+    assert time.monotonic() - began > 0.5
+    runs.pace("me", "pause")
+    began = time.monotonic()
+    next(screens)
+    assert time.monotonic() - began < 0.5
+    screens.close()
 
 
 def test_only_so_many_boards_are_kept():
@@ -409,8 +464,8 @@ def test_a_fork_is_one_more_column_on_the_same_board():
     for _ in screens:
         pass
     wanted = {"column": 1, "lead": 3, "at": 1, "token": 9}
-    *_, last = runs.fork(lambda name: Lab(), "me", partial(at_token, wanted))
-    _, news = lines(last)
+    screens = list(runs.fork(lambda name: Lab(), "me", partial(at_token, wanted)))
+    news = [line for screen in screens for line in lines(screen)[1]]
     [head] = [line for line in news if line.get("column") == 3]
     assert head["origin"] == 1
     assert head["before"] == [
