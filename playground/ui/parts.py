@@ -25,11 +25,23 @@ IN_SIGHT = ("max_new_tokens", "seed")  # the shared settings that are not folded
 
 Values = Mapping[Block, Any]
 
-QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+# What may show an event's progress is copied by Gradio, with all there is inside, at every message
+# of every event: so nothing may.
+QUIET: dict[str, Any] = {
+    "api_visibility": "private",
+    "show_progress": "hidden",
+    "show_progress_on": (),
+}
 # Through the queue, though they are quick: Gradio tells of a changed state only there.
 QUICK: dict[str, Any] = {**QUIET, "concurrency_limit": None}
-# Runs share one limit, whatever began them.
-RUNNING: dict[str, Any] = {**QUIET, "concurrency_limit": 8, "concurrency_id": "model"}
+# Runs share one limit, whatever began them. A press right after the last word of a run counts, even
+# if Gradio has not heard of its end; who has one going on gets no other.
+RUNNING: dict[str, Any] = {
+    **QUIET,
+    "concurrency_limit": 8,
+    "concurrency_id": "model",
+    "trigger_mode": "multiple",
+}
 
 
 @dataclass(frozen=True)

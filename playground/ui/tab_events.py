@@ -68,7 +68,7 @@ def _connect_figures(parts: Parts, labs: Labs, runs: Runs) -> None:
     parts.live.pinned(pin, tabs.opened, figures, **{**QUICK, "trigger_mode": "always_last"})
     for name, each in tabs.each.items():
         each.select(_turned(turn, name), None, [tabs.opened, *figures], **QUICK)
-    how = {**QUICK, "show_progress": "minimal", "concurrency_limit": 2}
+    how = {**QUICK, "show_progress": "minimal", "show_progress_on": None, "concurrency_limit": 2}
     tabs.across.score.click(score, None, tabs.across.scored.outputs, **how)
 
 
