@@ -2,7 +2,7 @@
 
 One forward pass evaluates any set of cells, wherever they stand. Knows masks and positions; refuses
 to know prompts, strategies and processors. The tick itself takes and gives device tensors only, and
-on CUDA its shapes come in buckets, so that it can be captured as a graph.
+on CUDA its shapes come in buckets, so that it can be recorded as a graph.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -20,12 +20,15 @@ from transformers.cache_utils import Cache
 
 from engine.backend import Place, Reading
 from engine.errors import PlaygroundError
+from engine.graphs import ROWS, Graphs, bucket, copied, recordable
 from engine.pool_layer import CAPACITY, Plan, PoolLayer, widened
 from engine.trie import Cell, top
 
 NOBODY = 0  # the position padding writes to; its row of ancestors is empty
 CHUNK = 512  # most cells in one forward pass: bounds the memory a long prompt needs
 BLOCK = 64  # the visible part of the pool grows by this many positions
+GRAPH_BLOCK = 512  # and where ticks are recorded, by doubling from this many: few shapes
+GRAPH_CAPACITY = 1024  # what a new pool has room for there: growing loses the recordings
 
 
 class Pool:
@@ -37,18 +40,21 @@ class Pool:
         self._model = model
         self._vocabulary = vocabulary
         self._limit = positions
-        self._plan = Plan()
+        device = model.device
+        self._graphs = Graphs(device) if recordable(model) else None
+        capacity = GRAPH_CAPACITY if self._graphs else CAPACITY
+        self._plan = Plan(capacity)
         layers = model.config.get_text_config(decoder=True).num_hidden_layers
         self._layers = [PoolLayer(self._plan) for _ in range(layers)]
         self._cache = Cache(layers=[*self._layers])
         self._released: deque[int] = deque()
         self._top = top(released=self._released)
         # A heap, because low positions first keeps the visible part short.
-        self._free = list(range(NOBODY + 1, CAPACITY))
-        self._taken = bytearray(CAPACITY)
+        self._free = list(range(NOBODY + 1, capacity))
+        self._taken = bytearray(capacity)
         self._highest = NOBODY
         # (slot, slot): what the cell at a slot may attend to, itself and its ancestors.
-        self._ancestors = torch.zeros(CAPACITY, CAPACITY, dtype=torch.bool, device=model.device)
+        self._ancestors = torch.zeros(capacity, capacity, dtype=torch.bool, device=device)
         # (slot, width): the last hidden state of the cell at a slot; made when the width is known.
         self._states = torch.empty(0)
         self._selects_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
@@ -84,6 +90,8 @@ class Pool:
         wanted = set(cells)
         # A living cell whose reading is gone is forwarded again, into the position it has.
         queue = _up_to(cells, lambda cell: cell.whole if early is None else cell.slot is not None)
+        if self._graphs and early is None and len(queue) <= ROWS:
+            return self._play(self._graphs, queue, wanted)
         self._allocate([cell for cell in queue if cell.slot is None])
         places: dict[Cell, Place] = {}
         for chunk in (queue[at : at + CHUNK] for at in range(0, len(queue), CHUNK)):
@@ -92,12 +100,50 @@ class Pool:
             places |= {chunk[at]: Place(reading, row) for row, at in enumerate(keep)}
         return places
 
+    def _play(
+        self, graphs: Graphs, cells: Sequence[Cell], wanted: Collection[Cell]
+    ) -> dict[Cell, Place]:
+        """Evaluate a few cells as one recorded tick."""
+        new = [cell for cell in cells if cell.slot is None]
+        # Children of evaluated cells get their rows of ancestors within the tick.
+        if len(new) == len(cells) and all(_stands(cell.parent) for cell in cells):
+            self._assign(new)
+            above = [(cell.parent and cell.parent.slot) or NOBODY for cell in cells]
+        else:
+            self._allocate(new)
+            above = [cell.slot or NOBODY for cell in cells]
+        rows = [
+            (cell.token, cell.depth, cell.slot, parent)
+            for cell, parent in zip(cells, above, strict=True)
+        ]
+        rows += [(0, 0, NOBODY, NOBODY)] * (bucket(len(cells)) - len(cells))
+        self._plan.visible = self._visible()
+        try:
+            reading = graphs.play(self._step, torch.tensor(rows).T.contiguous(), self._plan.visible)
+        except BaseException:
+            for cell in new:  # nothing is known of them: who asks again starts anew
+                self._release(cell)
+            raise
+        for cell in cells:
+            cell.whole = True
+        keep = [at for at, cell in enumerate(cells) if cell in wanted]
+        every = len(keep) == len(cells)
+        own = copied(reading, slice(len(keep)) if every else self._on_device(keep))
+        return {cells[at]: Place(own, row) for row, at in enumerate(keep)}
+
+    def _step(self, inputs: Tensor) -> Reading:
+        """A tick's work on the device, (4, queries) in: the same kernels whatever the values."""
+        tokens, depths, slots, above = inputs
+        # A cell's row of ancestors is its parent's and itself; padding leaves nobody's row empty.
+        rows = self._ancestors[above].scatter_(1, slots[:, None], (slots != NOBODY)[:, None])
+        self._ancestors.index_copy_(0, slots, rows)
+        self._plan.slots = slots
+        return self._forward(tokens, depths, slots, None, None)
+
     def _allocate(self, cells: Sequence[Cell]) -> None:
         """Give every new cell a position and its row of ancestors; parents come first."""
         if not cells:
             return
-        self._collect()
-        self._reserve(len(cells))
         order = {cell: row for row, cell in enumerate(cells)}
         # A row is its parent's row and itself. Where the parent is new too, the part above the
         # new cells is the same for the whole branch: the row of its last evaluated ancestor.
@@ -111,25 +157,21 @@ class Pool:
                 above.append(above[order[parent]])
             else:
                 above.append(NOBODY if parent.slot is None else parent.slot)
-        for cell in cells:
-            cell.slot = self._take()
-        device = self._ancestors.device
-        slots = torch.tensor([cell.slot for cell in cells], device=device)
-        rows = self._ancestors[torch.tensor(above, device=device)]
-        rows[:, slots] = inside.to(device)
+        self._assign(cells)
+        slots = self._on_device([cell.slot for cell in cells])
+        rows = self._ancestors[self._on_device(above)]
+        rows[:, slots] = inside.to(rows.device)
         self._ancestors[slots] = rows
 
     def _tick(
         self, cells: Sequence[Cell], keep: Sequence[int], early: PreTrainedModel | None
     ) -> Reading:
         """One forward pass over cells that have their positions; reads the logits of some."""
-        device = self._ancestors.device
-        padding = _bucket(len(cells), device) - len(cells)
-        rows = [(cell.token, cell.depth, cell.slot) for cell in cells] + [(0, 0, NOBODY)] * padding
-        tokens, depths, slots = torch.tensor(rows, device=device).T.contiguous()
+        rows = [(cell.token, cell.depth, cell.slot) for cell in cells]
+        tokens, depths, slots = self._on_device(rows).T.contiguous()
         self._plan.slots = slots
-        self._plan.visible = self._visible(device)
-        kept = torch.tensor(keep, dtype=torch.long, device=device)
+        self._plan.visible = self._visible()
+        kept = self._on_device(keep)
         for cell in cells:
             cell.whole |= early is None
         return self._forward(tokens, depths, slots, kept, early)
@@ -140,13 +182,15 @@ class Pool:
         tokens: Tensor,
         depths: Tensor,
         slots: Tensor,
-        kept: Tensor,
+        kept: Tensor | None,
         early: PreTrainedModel | None,
     ) -> Reading:
-        """The part of a tick that stays on the device: (queries,) tensors in, a reading out."""
+        """The part of a tick that stays on the device: (queries,) tensors in, a reading out of
+        those kept, or of all."""
         mask = self._ancestors[slots, : self._plan.visible]  # (queries, visible)
         mask[:, NOBODY] |= slots == NOBODY  # padding must see something, or its softmax is 0/0
-        selection = {"logits_to_keep": kept} if self._selects_logits else {}
+        selected = kept is not None and self._selects_logits
+        selection = {"logits_to_keep": kept} if selected else {}
         output = (early or self._model)(
             input_ids=tokens[None],
             position_ids=depths[None],
@@ -156,13 +200,15 @@ class Pool:
             output_hidden_states=early is None,
             **selection,
         )
-        logits = output.logits[0] if self._selects_logits else output.logits[0, kept]
+        logits = output.logits[0]
+        if kept is not None and not selected:
+            logits = logits[kept]
         if early is not None:
             return Reading.of(logits, width=self._vocabulary)
         # (queries, 1 + layers, width); layers may live on several devices
         hidden = torch.stack([state[0].to(logits.device) for state in output.hidden_states], 1)
         self._keep_states(slots, hidden[:, -1])
-        return Reading.of(logits, hidden[kept], self._vocabulary)
+        return Reading.of(logits, hidden if kept is None else hidden[kept], self._vocabulary)
 
     def _keep_states(self, slots: Tensor, states: Tensor) -> None:
         if len(self._states) != self._plan.capacity:
@@ -177,10 +223,26 @@ class Pool:
             mask = torch.zeros_like(mask, dtype=self._model.dtype).masked_fill(~mask, floor)
         return mask[None, None]
 
-    def _visible(self, device: torch.device) -> int:
+    def _on_device(self, numbers: Sequence[Any]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.long, device=self._ancestors.device)
+
+    def _visible(self) -> int:
         """How much of the pool this tick looks at: up to the highest position taken, in blocks."""
-        blocks = -(-(self._highest + 1) // BLOCK)
-        return min(_bucket(blocks, device) * BLOCK, self._plan.capacity)
+        needed = self._highest + 1
+        size = bucket(needed, GRAPH_BLOCK) if self._graphs else -(-needed // BLOCK) * BLOCK
+        return min(size, self._plan.capacity)
+
+    def _assign(self, cells: Sequence[Cell]) -> None:
+        """Give new cells their positions."""
+        self._collect()
+        self._reserve(len(cells))
+        for cell in cells:
+            cell.slot = self._take()
+
+    def _release(self, cell: Cell) -> None:
+        if cell.slot is not None:
+            self._released.append(cell.slot)
+            cell.slot = None
 
     def _take(self) -> int:
         slot = heapq.heappop(self._free)
@@ -209,6 +271,8 @@ class Pool:
                 f" every branch; the limit is {self._limit}: shorten the prompt or use fewer beams"
             )
         self._plan.capacity = min(max(needed, 2 * old), self._limit)
+        if self._graphs:
+            self._graphs.clear()
         for layer in self._layers:
             layer.grow()
         rows = widened(self._ancestors, self._plan.capacity, dim=0)
@@ -231,6 +295,6 @@ def _up_to(cells: Iterable[Cell], known: Callable[[Cell], bool]) -> list[Cell]:
     return list(found)
 
 
-def _bucket(size: int, device: torch.device) -> int:
-    """Shapes repeat on CUDA, where a graph is captured for each; a CPU pays for every row."""
-    return size if device.type == "cpu" else 1 << (size - 1).bit_length()
+def _stands(cell: Cell | None) -> bool:
+    """Whether a cell has its position, or needs none because it is the top."""
+    return cell is None or cell.slot is not None or cell.parent is None

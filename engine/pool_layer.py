@@ -20,8 +20,8 @@ class Plan:
     State, because models pass no such arguments on to their cache.
     """
 
-    def __init__(self) -> None:
-        self.capacity = CAPACITY
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
         self.visible = 0
         self.slots = torch.empty(0, dtype=torch.long)
 

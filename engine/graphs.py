@@ -1,0 +1,113 @@
+"""A tick's work on a GPU, recorded once for each shape and played back in one launch.
+
+A small model's tick is a thousand kernels of a few microseconds: to launch them one by one takes
+ten times as long as to run them. Knows CUDA graphs, when to record one and when to let it go.
+Refuses to know what the work is. Whatever goes wrong while recording, the work is done step by
+step from then on, and the log says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from engine.backend import Reading
+
+log = logging.getLogger(__name__)
+
+ROWS = 64  # most rows of work that is recorded: beyond them kernels are long and launches cheap
+MOST = 32  # recordings kept; each has a few vocabulary rows of its own on the device
+
+# Does one tick on the device: (inputs, rows) on the device in, what the model said at each row out.
+Work = Callable[[Tensor], Reading]
+
+
+class _Recording(NamedTuple):
+    graph: Any  # torch.cuda.CUDAGraph, which has no types
+    inputs: Tensor  # where it reads
+    reading: Reading  # where it writes
+
+
+class Graphs:
+    """The recordings of one pool's work. One thread at a time: the pool's reader sees to that."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._recordings: OrderedDict[tuple[int, int], _Recording] = OrderedDict()
+        self._met: set[tuple[int, int]] = set()
+        self._memory: Any = None  # what the recordings share: no two are played at the same time
+        self._refused = device.type != "cuda"
+
+    @property
+    def count(self) -> int:
+        """How many shapes are recorded."""
+        return len(self._recordings)
+
+    def clear(self) -> None:
+        """Forget all recordings: the memory they read and write has moved."""
+        self._recordings.clear()
+        self._met.clear()
+        self._memory = None
+
+    def play(self, work: Work, inputs: Tensor, visible: int) -> Reading:
+        """Do the work on rows of inputs from the host, with so much of the pool in sight.
+
+        A shape is worked step by step when it is first met, which also loads its kernels, and
+        recorded when it is met again: that takes no longer than a step. The work is always the
+        same one, and only not kept because it would hold whoever holds this.
+        """
+        shape = (inputs.shape[1], visible)
+        recording = self._recordings.get(shape)
+        if recording is None and shape in self._met and not self._refused:
+            recording = self._record(work, inputs, shape)
+        self._met.add(shape)
+        if recording is None:
+            return work(inputs.to(self._device))
+        self._recordings.move_to_end(shape)
+        recording.inputs.copy_(inputs)
+        recording.graph.replay()
+        return recording.reading
+
+    def _record(self, work: Work, inputs: Tensor, shape: tuple[int, int]) -> _Recording | None:
+        try:
+            static = inputs.to(self._device)
+            self._memory = self._memory or torch.cuda.graph_pool_handle()
+            graph = torch.cuda.CUDAGraph()
+            # Other threads may use the device meanwhile: what they do is not recorded.
+            with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
+                reading = work(static)
+        except Exception as error:  # whatever a model does that cannot be recorded
+            log.warning("ticks are not recorded as CUDA graphs: %s", error)
+            self._refused = True
+            self.clear()
+            return None
+        self._recordings[shape] = _Recording(graph, static, reading)
+        if len(self._recordings) > MOST:
+            self._recordings.popitem(last=False)
+        return self._recordings[shape]
+
+
+def recordable(model: nn.Module) -> bool:
+    """Whether a model's work may be tried as a graph: all of it must be on one GPU."""
+    devices = {weight.device for weight in model.parameters()}
+    return len(devices) == 1 and next(iter(devices)).type == "cuda"
+
+
+def bucket(size: int, least: int = 1) -> int:
+    """The size of the shape a size is filled up to, so that shapes repeat: a power of two."""
+    return max(least, 1 << (size - 1).bit_length())
+
+
+def copied(reading: Reading, rows: Tensor | slice) -> Reading:
+    """Some rows of a reading, in memory of their own: the next tick writes over a recording's."""
+
+    def own(tensor: Tensor) -> Tensor:
+        return tensor[rows].clone() if isinstance(rows, slice) else tensor[rows]
+
+    return Reading(*(own(getattr(reading, item.name)) for item in fields(Reading)))
