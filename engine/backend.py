@@ -59,10 +59,14 @@ class Place:
 
 def gather(places: Sequence[Place]) -> Reading:
     """The reading at each of the places, in order."""
-    first = places[0].reading
+    first, start = places[0].reading, places[0].row
     if all(place.reading is first for place in places):
-        rows = torch.tensor([place.row for place in places], device=first.logits.device)
-        return Reading(*(getattr(first, item.name)[rows] for item in fields(Reading)))
+        rows = [place.row for place in places]
+        if rows == list(range(start, start + len(rows))):  # as they lie there: nothing to copy
+            own = slice(start, start + len(rows))
+            return Reading(*(getattr(first, item.name)[own] for item in fields(Reading)))
+        at = torch.tensor(rows, device=first.logits.device)
+        return Reading(*(getattr(first, item.name)[at] for item in fields(Reading)))
 
     def stack(name: str) -> Tensor:
         return torch.stack([getattr(place.reading, name)[place.row] for place in places])

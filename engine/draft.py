@@ -22,14 +22,14 @@ class Draft:
         self.respelling = Respelling(target.model.tokenizer, source.model.tokenizer)
         self._model = source.model
         # Nothing was said at the top, but texts can go on from there.
-        self._fixed = [Node(root.reader, top, root.place, root.ids[:0]), root]
+        self._fixed = [Node(root.reader, top, root.place, ()), root]
         self._held: list[Node] = []
 
     def ask(self, text: Sequence[int]) -> Ask:
         """What to ask for to stand at the end of a text: no more than was not read yet."""
         known = (node for node in (*self._fixed, *self._held) if _begins(text, node))
-        last = max(known, key=lambda node: len(node.ids))
-        return (last, *text[len(last.ids) :])
+        last = max(known, key=lambda node: len(node.text))
+        return (last, *text[len(last.text) :])
 
     def hold(self, nodes: Sequence[Node]) -> None:
         """Keep what was read last: the next text begins with a part of it."""
@@ -49,4 +49,4 @@ class Draft:
 
 
 def _begins(text: Sequence[int], node: Node) -> bool:
-    return node.ids.tolist() == list(text[: len(node.ids)])
+    return node.text == tuple(text[: len(node.text)])

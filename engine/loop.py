@@ -107,8 +107,8 @@ def _below(run: Run, node: Node, tokens: Sequence[int], cell: Cell, place: Place
     while untold and (told := run.recorder.step_at(step, untold[0], node.tree)) is not None:
         step = told
         untold.pop(0)
-    ids = torch.cat([node.ids, node.ids.new_tensor(tokens)])
-    return Node(node.reader, cell, place, ids, step, tuple(untold), node.tree)
+    text = (*node.text, *tokens)
+    return Node(node.reader, cell, place, text, step, tuple(untold), node.tree)
 
 
 def _resume(live: _Live, nodes: list[Node] | None, *, waited: bool = False) -> None:

@@ -6,6 +6,7 @@ Knows whose trie a node is in. Refuses to know what is decided there.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -27,14 +28,19 @@ class Node:
     reader: Reader  # whose trie it is in
     cell: Cell
     place: Place  # what the model says after it
-    ids: Tensor  # (length,) the tokens from the start of the prompt to here
+    text: tuple[int, ...]  # the tokens from the start of the prompt to here
     step: int | None = None  # the run's last step on the way here; None at the root
     untold: tuple[int, ...] = ()  # the tokens after that step, not told of when they were asked for
     tree: int = 0  # which of the run's trees it grows in; each tells of the same text as its own
 
+    @cached_property
+    def ids(self) -> Tensor:
+        """The same tokens where the model's scores are, (length,): only processors want them."""
+        return torch.tensor(self.text, dtype=torch.long, device=self.place.reading.logits.device)
+
     def padded(self, token: int) -> Node:
         """The same place one token longer: what an ended row looks like to processors."""
-        return replace(self, ids=torch.cat([self.ids, self.ids.new_tensor([token])]))
+        return replace(self, text=(*self.text, token))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +60,4 @@ class Source:
         """Where the prompt ends, once it is evaluated."""
         assert self.prompt.root is not None, "begin comes before root"
         cell, place = self.prompt.root
-        tokens = [*self.prompt.padding, *self.prompt.start]
-        ids = torch.tensor(tokens, device=place.reading.logits.device)
-        return Node(self.reader, cell, place, ids)
+        return Node(self.reader, cell, place, (*self.prompt.padding, *self.prompt.start))

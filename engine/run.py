@@ -72,7 +72,8 @@ class Run:
         self._drafts = drafts
         self._again = prepared.again
         self._processors = prepared.processors
-        self._rules = StopRules(prepared.criteria, len(source.prompt.start), speller)
+        device = source.model.device
+        self._rules = StopRules(prepared.criteria, len(source.prompt.start), speller, device)
         self._speller = speller
         self._seed = seed
         self._model_calls = model_calls
@@ -190,12 +191,11 @@ class Run:
 
     def stops(self, nodes: Sequence[Node], tokens: Sequence[int]) -> list[Stop | None]:
         """For each node and the token after it, the rule that ends the text there, if any."""
-        if len({len(node.ids) for node in nodes}) != 1:  # criteria take texts of one length
+        if len({len(node.text) for node in nodes}) != 1:  # criteria take texts of one length
             pairs = zip(nodes, tokens, strict=True)
             return [stop for node, token in pairs for stop in self.stops([node], [token])]
-        ids = torch.stack([node.ids for node in nodes])
-        ends = torch.tensor(tokens, device=ids.device)[:, None]
-        return self._rules.check(torch.cat([ids, ends], dim=-1))
+        texts = [(*node.text, token) for node, token in zip(nodes, tokens, strict=True)]
+        return self._rules.check(torch.tensor(texts))
 
     def record(self, picks: Sequence[Pick]) -> list[int]:
         """Tell the trace what was picked from the last scores; gives each pick's step."""
@@ -272,8 +272,8 @@ class Run:
 
     def ended(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
         """For each list of new tokens, the rule that ends the text there, if any."""
-        rows = [torch.cat([self.root.ids, self.root.ids.new_tensor(text)]) for text in texts]
-        return [stop for row in rows for stop in self._rules.check(row[None])]
+        rows = [torch.tensor([(*self.root.text, *text)]) for text in texts]
+        return [stop for row in rows for stop in self._rules.check(row)]
 
     def show(self, tips: Iterable[int]) -> None:
         """Say which texts to show now, by their last steps, the leading one first."""

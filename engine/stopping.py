@@ -21,13 +21,20 @@ from transformers.generation.stopping_criteria import (
 from engine.tokens import Speller
 from engine.trace import Stop
 
+_ANYWHERE = (EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria)
+
 
 class StopRules:
     """The criteria of one run."""
 
     def __init__(
-        self, criteria: Sequence[StoppingCriteria], prompt_length: int, speller: Speller
+        self,
+        criteria: Sequence[StoppingCriteria],
+        prompt_length: int,
+        speller: Speller,
+        device: torch.device,
     ) -> None:
+        self._device = device
         # A text that ends by itself on its last allowed token ended by itself: limits come last.
         limits = (MaxLengthCriteria, MaxTimeCriteria)
         ordered = sorted(criteria, key=lambda criterion: isinstance(criterion, limits))
@@ -43,10 +50,12 @@ class StopRules:
                 criterion.initial_timestamp += seconds
 
     def check(self, ids: Tensor) -> list[Stop | None]:
-        """For each row of tokens, (rows, length), the first rule that ends it there."""
+        """For each row of tokens on the host, (rows, length), the first rule that ends it there."""
         stops: list[Stop | None] = [None] * ids.shape[0]
         for criterion in self._criteria:
-            fired = torch.as_tensor(criterion(ids, None)).expand(len(stops))
+            # Those known to work anywhere are asked on the host: a GPU would have to be waited for.
+            given = ids if type(criterion) in _ANYWHERE else ids.to(self._device)
+            fired = torch.as_tensor(criterion(given, None)).expand(len(stops))
             for row, hit in enumerate(fired.tolist()):
                 if hit and stops[row] is None:
                     stops[row] = self._name(criterion, ids[row])

@@ -56,10 +56,15 @@ class Beams:
         return longest if hopeful else length
 
 
-def first_totals(run: Run, width: int) -> Tensor:
+def first_totals(width: int) -> Tensor:
     """The sums that beams start with, (beams,). All are the same text then: all but the first are
-    kept from winning."""
-    return torch.tensor([0.0] + [NEVER] * (width - 1), device=run.root.ids.device)
+    kept from winning. Like all that is kept of candidates they are on the host: there are few."""
+    return torch.tensor([0.0] + [NEVER] * (width - 1))
+
+
+def with_totals(scores: Tensor, totals: Tensor) -> Tensor:
+    """What each text would have in all with each token, (beams, vocab)."""
+    return scores + totals[:, None].to(scores.device)
 
 
 def breadth(run: Run) -> int:
@@ -84,12 +89,14 @@ class Candidates:
         run: Run, nodes: Sequence[Node], scores: Tensor, totals: Tensor, places: Tensor
     ) -> Candidates:
         """Those at some places of the flattened scores, (beams * vocab,)."""
-        rows, tokens = places // scores.shape[-1], places % scores.shape[-1]
-        added = scores[rows, tokens]
-        parents = [nodes[row] for row in rows.tolist()]
-        stops = run.stops(parents, tokens.tolist())
-        sums = added + totals[rows]
-        return Candidates(parents, rows.tolist(), tokens.tolist(), added, sums, stops)
+        # Both in one question to the device: float64 holds either as it is.
+        told = torch.stack([places.double(), scores.flatten()[places].double()]).cpu()
+        at = [divmod(place, scores.shape[-1]) for place in told[0].long().tolist()]
+        rows, tokens = [row for row, _ in at], [token for _, token in at]
+        parents = [nodes[row] for row in rows]
+        stops = run.stops(parents, tokens)
+        added = told[1].to(scores.dtype)
+        return Candidates(parents, rows, tokens, added, added + totals[rows], stops)
 
     def notes(self, divisor: float) -> list[dict[str, Any]]:
         """The numbers of each: its score and its parent's total give its total."""

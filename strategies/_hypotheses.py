@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.run import Node, Run
 from engine.trace import Stop
-from strategies._beams import Beams, Candidates, breadth, first_totals
+from strategies._beams import Beams, Candidates, breadth, first_totals, with_totals
 
 
 class Hypothesis(NamedTuple):
@@ -39,8 +39,8 @@ class Hypotheses:
         self._params = params
         self._beams = beams
         self._length = 0
-        self._longest = run.config.max_length - len(root.ids)
-        self._totals = first_totals(run, beams)
+        self._longest = run.config.max_length - len(root.text)
+        self._totals = first_totals(beams)
         self._running: list[tuple[float, int]] = []  # total and last step
 
     @property
@@ -56,7 +56,7 @@ class Hypotheses:
 
     def sums(self, scores: Tensor) -> Tensor:
         """What each text would have in all with each token, (beams, vocab)."""
-        return scores + self._totals[:, None]
+        return with_totals(scores, self._totals)
 
     def candidates(self, scores: Tensor, places: Tensor) -> Candidates:
         """The continuations at some places of the flattened scores."""

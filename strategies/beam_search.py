@@ -16,7 +16,7 @@ from engine.in_transformers import custom_generate
 from engine.run import Run
 from engine.strategy import Decoding, strategy
 from engine.trace import Stop
-from strategies._beams import NEVER, Beams, Candidates, breadth, first_totals
+from strategies._beams import NEVER, Beams, Candidates, breadth, first_totals, with_totals
 
 # Picks candidates from the summed scores of all continuations, (continuations,): sums and places.
 Draw = Callable[[Tensor, int], tuple[Tensor, Tensor]]
@@ -45,13 +45,13 @@ def search(run: Run, params: Beams, draw: Draw = best) -> Decoding:
     """Beam search over whatever ``draw`` picks as the candidates of a step."""
     width = params.num_beams
     nodes = [run.root] * width
-    totals = first_totals(run, width)
+    totals = first_totals(width)
     finished = Finished(run, params)
     for length in count(1):
         scores = run.scores(nodes, log_probs=True)  # (beams, vocab)
-        _, places = draw((scores + totals[:, None]).flatten(), width * breadth(run))
+        _, places = draw(with_totals(scores, totals).flatten(), width * breadth(run))
         found = Candidates.at(run, nodes, scores, totals, places)
-        ended = torch.tensor([stop is not None for stop in found.stops], device=places.device)
+        ended = torch.tensor([stop is not None for stop in found.stops])
 
         # The best candidates that have not ended run on.
         totals, kept = (found.sums + ended * NEVER).topk(width)
@@ -79,11 +79,11 @@ class Finished:
     def __init__(self, run: Run, params: Beams) -> None:
         self._params = params
         self._returned = params.num_return_sequences
-        self._longest = run.config.max_length - len(run.root.ids)
+        self._longest = run.config.max_length - len(run.root.text)
         self._length = 0
         width = params.num_beams
-        self._scores = torch.full((width,), NEVER, device=run.root.ids.device)
-        self._full = torch.zeros(width, dtype=torch.bool, device=run.root.ids.device)
+        self._scores = torch.full((width,), NEVER)
+        self._full = torch.zeros(width, dtype=torch.bool)
         self._members: list[tuple[int, Stop] | None] = [None] * width  # last step, what ended it
         self._improvable = True
 
@@ -94,7 +94,7 @@ class Finished:
         width, early = self._params.num_beams, self._params.early_stopping is True
         self._length += 1
         # Only the best `num_beams` candidates may finish; the others were there to run on.
-        finishing = ended & (torch.arange(len(ended), device=ended.device) < width)
+        finishing = ended & (torch.arange(len(ended)) < width)
         closed = (early and bool(self._full.all())) or not self._improvable
         scores = found.sums / self._params.divisor(self._length) + (~finishing | closed) * NEVER
         merged = torch.cat([self._scores, scores])

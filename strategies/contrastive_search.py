@@ -51,10 +51,11 @@ def contrastive_search(run: Run, params: Params) -> Decoding:
         likeness = ahead @ context.T  # (candidates, length)
         similarity, earlier = likeness.max(-1)
         scores = (1 - params.penalty_alpha) * probs - params.penalty_alpha * similarity
-        best = int(scores.argmax())
+        numbers, likeness = _on_host(likeness, probs, similarity, earlier, scores)
+        best = int(numbers[:, 3].argmax())
 
-        picks = _picks(node, candidates, best, probs, similarity, earlier, scores)
-        picks[best] = _telling(picks[best], likeness[best], len(run.root.ids))
+        picks = _picks(node, candidates, best, numbers)
+        picks[best] = _telling(picks[best], likeness[best], len(run.root.text))
         step = run.record(picks)[best]
         run.show([step])
         [stop] = run.stops([node], [candidates[best]])
@@ -71,6 +72,14 @@ def _unit(states: Tensor) -> Tensor:
     return torch.nn.functional.normalize(states, dim=-1)
 
 
+def _on_host(likeness: Tensor, *numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """The numbers of each candidate, (candidates, numbers), and its likeness to the text, asked
+    of the device in one go: float64 holds all of them as they are."""
+    columns = torch.stack([of_all.double() for of_all in numbers], dim=1)
+    told = torch.cat([columns, likeness.double()], dim=1).cpu()
+    return told[:, : len(numbers)], told[:, len(numbers) :]
+
+
 def _telling(pick: Pick, likeness: Tensor, start: int) -> Pick:
     """The pick with its likeness to the tokens written before it, and which is the first of those:
     like ``similar_to``, ``since`` counts from the beginning of what the model reads."""
@@ -79,16 +88,16 @@ def _telling(pick: Pick, likeness: Tensor, start: int) -> Pick:
     return replace(pick, notes={**pick.notes, "similarities": similarities, "since": since})
 
 
-def _picks(node: Node, candidates: list[int], best: int, *numbers: Tensor) -> list[Pick]:
+def _picks(node: Node, candidates: list[int], best: int, numbers: Tensor) -> list[Pick]:
     """All candidates, each with the numbers that decided."""
-    names = ("probability", "similarity", "similar_to", "score")
-    rows = zip(*(of_all.tolist() for of_all in numbers), strict=True)
-    return [
-        Pick(
-            node,
-            token,
-            "chosen" if place == best else "pruned",
-            {name: round(value, 6) for name, value in zip(names, row, strict=True)},
-        )
-        for place, (token, row) in enumerate(zip(candidates, rows, strict=True))
-    ]
+    picks = []
+    for place, (token, row) in enumerate(zip(candidates, numbers.tolist(), strict=True)):
+        probability, similarity, earlier, score = row
+        notes = {
+            "probability": round(probability, 6),
+            "similarity": round(similarity, 6),
+            "similar_to": int(earlier),
+            "score": round(score, 6),
+        }
+        picks.append(Pick(node, token, "chosen" if place == best else "pruned", notes))
+    return picks
