@@ -3,7 +3,10 @@
     python benchmarks/compare.py [--model smollm2] [--tokens 64] [--repeat 2] [--json FILE]
 
 Both ways run in this one process, in turn, and the best of each counts. Tokens are compared before
-anything is timed. Needs torch and transformers only.
+anything is timed. Transformers has no contrastive search of its own any more: through `generate`
+it is ours, alone. ``--model random`` is one of SmolLM2-135M's shape with random weights, and
+``--static`` also times `generate` with its static cache and compiled step, where it has one. Needs
+torch and transformers only.
 """
 
 from __future__ import annotations
@@ -22,11 +25,13 @@ from unittest import mock
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import engine.backend  # before torch: it decides how torch's threads wait
-import engine.run
+import engine.run  # before torch: it decides how torch's threads wait
+from benchmarks.random_model import random_model
+from engine.model import Model
 from engine.record import Recorder
 from engine.trace import Trace
 from playground import Playground
+from strategies import contrastive_search
 
 # isort: split
 import torch
@@ -39,7 +44,7 @@ SIX: list[tuple[str, dict[str, Any]]] = [
     ("sample", {"top_p": 0.9, "top_k": 0}),
     ("sample", {"min_p": 0.05, "temperature": 1.2, "top_k": 0}),
     ("beam_search", {"num_beams": 5}),
-    ("beam_sample", {"num_beams": 4, "top_k": 50}),
+    ("contrastive_search", {"top_k": 4, "penalty_alpha": 0.6}),
 ]
 SEED = 0
 
@@ -47,46 +52,70 @@ SEED = 0
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--model", default="smollm2")
+    arguments.add_argument("--dtype", default="", help="of the random model")
     arguments.add_argument("--tokens", type=int, default=64)
     arguments.add_argument("--repeat", type=int, default=2)
+    arguments.add_argument("--static", action="store_true")
     arguments.add_argument("--json", type=Path)
     options = arguments.parse_args()
-    lab = Playground(options.model)
-    shared = {"max_new_tokens": options.tokens, "seed": SEED}
+    lab = Playground(random(options.dtype) if options.model == "random" else options.model)
 
     def together() -> list[Trace]:
-        return lab.compare(PROMPT, SIX, **shared)
+        return lab.compare(PROMPT, SIX, max_new_tokens=options.tokens, seed=SEED)
 
     def apart() -> list[list[int]]:
         return [generate(lab, name, own, options.tokens) for name, own in SIX]
 
+    def static() -> list[list[int]]:
+        return [generate(lab, name, own, options.tokens, static=True) for name, own in SIX]
+
     traces, expected = together(), apart()
     equal = [list(t.sequences[0].token_ids) == ids for t, ids in zip(traces, expected, strict=True)]
-    seconds_apart, seconds_together = best(apart, options.repeat), best(together, options.repeat)
+    seconds = {"apart": best(apart, options.repeat), "together": best(together, options.repeat)}
+    if options.static:
+        static()  # compiles
+        seconds["static"] = best(static, options.repeat)
     report(
         {
             "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, {device(lab)}",
             "torch": torch.__version__,
+            "model": f"{lab.model.name}, {lab.model.module.dtype}",
             "new_tokens": options.tokens,
             "equal_tokens": f"{sum(equal)} of {len(equal)}",
-            "seconds_apart": round(seconds_apart, 2),
-            "seconds_together": round(seconds_together, 2),
-            "times_faster": round(seconds_apart / seconds_together, 2),
+            **{f"seconds_{way}": round(value, 2) for way, value in seconds.items()},
+            **{
+                f"times_faster_than_{way}": round(value / seconds["together"], 2)
+                for way, value in seconds.items()
+                if way != "together"
+            },
             "tick_ms_median": round(tick_ms(traces), 1),
-            "instrumentation_share": round(instrumentation(together), 4),
+            "tracing_share": round(tracing(together), 4),
             "largest_trace_kB": round(max(len(trace.to_json()) for trace in traces) / 1000),
         },
         options.json,
     )
 
 
-def generate(lab: Playground, name: str, own: dict[str, Any], tokens: int) -> list[int]:
+def random(dtype: str) -> Model:
+    gpu = torch.cuda.is_available()
+    kind = dtype or ("bfloat16" if gpu else "float32")
+    return random_model("cuda" if gpu else "cpu", getattr(torch, kind))
+
+
+def generate(
+    lab: Playground, name: str, own: dict[str, Any], tokens: int, *, static: bool = False
+) -> list[int]:
     """The new tokens of the same strategy through transformers."""
-    ids = lab.model.tokenizer(PROMPT, return_tensors="pt").to(lab.model.device)
+    ids = lab.model.tokenizer(PROMPT, return_tensors="pt", return_token_type_ids=False)
+    ids = ids.to(lab.model.device)
     set_seed(SEED)
-    sampled = name in ("sample", "beam_sample")
-    output = lab.model.generate(**ids, **own, do_sample=sampled, max_new_tokens=tokens)
-    return output[0, ids.input_ids.shape[1] :].tolist()
+    further: dict[str, Any] = {"do_sample": name == "sample"}
+    if name == "contrastive_search":
+        further["custom_generate"] = contrastive_search.generate
+    elif static and name != "beam_search":  # whose static cache is not compiled
+        further["cache_implementation"] = "static"
+    output = lab.model.generate(**ids, **own, **further, max_new_tokens=tokens)
+    return list(output[0, ids.input_ids.shape[1] :].tolist())
 
 
 def best(work: Callable[[], Any], repeat: int) -> float:
@@ -103,8 +132,8 @@ def timed(work: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[float, A
     return time.perf_counter() - start, result
 
 
-def instrumentation(work: Callable[[], Any]) -> float:
-    """The share of a comparison spent on the trace: what no strategy would need to decode."""
+def tracing(work: Callable[[], Any]) -> float:
+    """The share of a comparison spent on telling the trace, outside the model's own pass."""
     spent = 0.0
 
     def watched(inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,8 +146,6 @@ def instrumentation(work: Callable[[], Any]) -> float:
         return wrapper
 
     with (
-        mock.patch.object(engine.backend, "entropy", watched(engine.backend.entropy)),
-        mock.patch.object(engine.backend, "most", watched(engine.backend.most)),
         mock.patch.object(engine.run, "observe", watched(engine.run.observe)),
         mock.patch.object(Recorder, "step", watched(Recorder.step)),
     ):

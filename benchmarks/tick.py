@@ -1,0 +1,118 @@
+"""How long one tick of the model takes, by rows and by how much of the pool is in use.
+
+    python benchmarks/tick.py [--device cuda] [--dtype bfloat16] [--json FILE]
+
+Random weights of SmolLM2-135M's shape; needs torch and transformers only. A tick evaluates that
+many new cells that branch off one text: masks, forward pass, log-probabilities, entropy and the
+most probable tokens. The share of instrumentation is what those last three add to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+# The repository is run from its folder, it is not an installed package.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.random_model import VOCABULARY, random_model
+from engine.backend import Reading  # before torch: it decides how torch's threads wait
+from engine.pool import Pool
+
+# isort: split
+import torch
+from torch import Tensor
+
+ROWS = (1, 2, 4, 8, 16, 32, 64)
+LENGTHS = (100, 600, 1500)  # positions in use; on a GPU ticks then see 512, 1,024 and 2,048
+WARM = 4  # ticks before the clock starts: on a GPU a shape is recorded at the second
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    arguments.add_argument("--dtype", default="")
+    arguments.add_argument("--ticks", type=int, default=0)
+    arguments.add_argument("--json", type=Path)
+    options = arguments.parse_args()
+    gpu = options.device.startswith("cuda")
+    dtype = options.dtype or ("bfloat16" if gpu else "float32")
+    ticks = options.ticks or (30 if gpu else 3)
+    model = random_model(options.device, getattr(torch, dtype)).module
+    rows = []
+    for length in LENGTHS if gpu else LENGTHS[:1]:
+        for count in ROWS:
+            rows.append(measured(model, length, count, ticks))
+            print(line(rows[-1]), flush=True)
+    where = torch.cuda.get_device_name() if gpu else f"CPU, {torch.get_num_threads()} threads"
+    result = {"device": where, "torch": torch.__version__, "dtype": dtype, "ticks": rows}
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def measured(model: Any, length: int, count: int, ticks: int) -> dict[str, Any]:
+    """One shape: milliseconds a tick, as it is and without the instrumentation."""
+    ms, first = tick_ms(model, length, count, ticks)
+    with mock.patch.object(Reading, "of", staticmethod(bare)):
+        without, _ = tick_ms(model, length, count, ticks)
+    return {
+        "rows": count,
+        "positions": length,
+        "tick_ms": round(ms, 3),
+        "instrumentation_share": round(max(0.0, 1 - without / ms), 3),
+        "first_ms": [round(value, 1) for value in first],
+    }
+
+
+def bare(logits: Tensor, hidden: Tensor | None = None, width: int | None = None) -> Reading:
+    """A reading of nothing but the logits."""
+    nothing = logits.new_empty(len(logits), 0)
+    logits = logits.float()
+    states = nothing[..., None] if hidden is None else hidden
+    return Reading(logits, nothing, nothing, nothing, nothing, states)
+
+
+def tick_ms(model: Any, length: int, count: int, ticks: int) -> tuple[float, list[float]]:
+    """The median tick of a fresh pool, and its first ticks one by one."""
+    pool = Pool(model, positions=8192)
+    tip = pool.top(None).descend([3 + at % 500 for at in range(length)])
+    held: list[Any] = [tip, pool.evaluate([tip])]
+    times = []
+    for tick in range(WARM + ticks):
+        cells = [tip.child(1000 + tick * count + row) for row in range(count)]
+        times.append(timed(lambda cells=cells: pool.evaluate(cells)))
+    assert 1000 + (WARM + ticks) * count < VOCABULARY
+    del held
+    return statistics.median(times[WARM:]), times[:WARM]
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """Milliseconds until the device has done the work."""
+    synchronize()
+    start = time.perf_counter()
+    work()
+    synchronize()
+    return (time.perf_counter() - start) * 1000
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def line(row: dict[str, Any]) -> str:
+    return (
+        f"{row['rows']:3} rows  {row['positions']:5} positions  {row['tick_ms']:8.3f} ms  "
+        f"instrumentation {row['instrumentation_share']:6.1%}  first ticks {row['first_ms']}"
+    )
+
+
+if __name__ == "__main__":
+    main()
