@@ -1,4 +1,4 @@
-"""A tick's work on a GPU, recorded once for each shape and played back in one launch.
+"""Work on a GPU, recorded once for each shape and played back in one launch.
 
 A small model's tick is a thousand kernels of a few microseconds: to launch them one by one takes
 ten times as long as to run them. Knows CUDA graphs, when to record one and when to let it go.
@@ -9,10 +9,11 @@ step from then on, and the log says why.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,23 +25,25 @@ log = logging.getLogger(__name__)
 ROWS = 64  # most rows of work that is recorded: beyond them kernels are long and launches cheap
 MOST = 32  # recordings kept; each has a few vocabulary rows of its own on the device
 
-# Does one tick on the device: (inputs, rows) on the device in, what the model said at each row out.
-Work = Callable[[Tensor], Reading]
+T = TypeVar("T")
+
+# Two threads that record at once would disturb each other: to begin waits for the whole device.
+_RECORDING = threading.Lock()
 
 
-class _Recording(NamedTuple):
+class _Recording(NamedTuple, Generic[T]):
     graph: Any  # torch.cuda.CUDAGraph, which has no types
-    inputs: Tensor  # where it reads
-    reading: Reading  # where it writes
+    inputs: Sequence[Tensor]  # where it reads
+    result: T  # where it writes
 
 
-class Graphs:
-    """The recordings of one pool's work. One thread at a time: the pool's reader sees to that."""
+class Graphs(Generic[T]):
+    """The recordings of one kind of work. One thread at a time: its owner sees to that."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._recordings: OrderedDict[tuple[int, int], _Recording] = OrderedDict()
-        self._met: set[tuple[int, int]] = set()
+        self._recordings: OrderedDict[Hashable, _Recording[T]] = OrderedDict()
+        self._met: set[Hashable] = set()
         self._memory: Any = None  # what the recordings share: no two are played at the same time
         self._refused = device.type != "cuda"
 
@@ -55,39 +58,45 @@ class Graphs:
         self._met.clear()
         self._memory = None
 
-    def play(self, work: Work, inputs: Tensor, visible: int) -> Reading:
-        """Do the work on rows of inputs from the host, with so much of the pool in sight.
+    @torch.inference_mode()
+    def play(self, work: Callable[..., T], shape: Hashable, *inputs: Tensor) -> T:
+        """Do the work on inputs of some shape; the result is good until the next call.
 
         A shape is worked step by step when it is first met, which also loads its kernels, and
         recorded when it is met again: that takes no longer than a step. The work is always the
         same one, and only not kept because it would hold whoever holds this.
         """
-        shape = (inputs.shape[1], visible)
         recording = self._recordings.get(shape)
         if recording is None and shape in self._met and not self._refused:
-            recording = self._record(work, inputs, shape)
+            recording = self._record(work, shape, inputs)
         self._met.add(shape)
         if recording is None:
-            return work(inputs.to(self._device))
+            return work(*(given.to(self._device) for given in inputs))
         self._recordings.move_to_end(shape)
-        recording.inputs.copy_(inputs)
+        for read, given in zip(recording.inputs, inputs, strict=True):
+            read.copy_(given)
         recording.graph.replay()
-        return recording.reading
+        return recording.result
 
-    def _record(self, work: Work, inputs: Tensor, shape: tuple[int, int]) -> _Recording | None:
+    def _record(
+        self, work: Callable[..., T], shape: Hashable, inputs: Sequence[Tensor]
+    ) -> _Recording[T] | None:
         try:
-            static = inputs.to(self._device)
+            read = [given.to(self._device, copy=True) for given in inputs]
             self._memory = self._memory or torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
             # Other threads may use the device meanwhile: what they do is not recorded.
-            with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
-                reading = work(static)
+            with (
+                _RECORDING,
+                torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"),
+            ):
+                result = work(*read)
         except Exception as error:  # whatever a model does that cannot be recorded
-            log.warning("ticks are not recorded as CUDA graphs: %s", error)
+            log.warning("not recorded as a CUDA graph, but run step by step: %s", error)
             self._refused = True
             self.clear()
             return None
-        self._recordings[shape] = _Recording(graph, static, reading)
+        self._recordings[shape] = _Recording(graph, read, result)
         if len(self._recordings) > MOST:
             self._recordings.popitem(last=False)
         return self._recordings[shape]

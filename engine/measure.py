@@ -7,6 +7,8 @@ Refuses to know what the numbers are told as.
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -15,9 +17,13 @@ import torch
 from torch import Tensor
 
 from engine.backend import TOP, Reading, entropy, most
+from engine.graphs import Graphs, bucket
 
 FEW = 64  # where no more tokens than this are left, they are read instead of the whole row
+ROWS = 8  # most rows whose measuring is recorded: it keeps a copy of what it reads
 BEYOND = 1e30  # further from 0 than any log-probability
+
+_PARTS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a reading
 
 Picks = Sequence[tuple[int, int]]  # (row, token)
 
@@ -45,11 +51,54 @@ class _Final(NamedTuple):
     entropy: Tensor  # (rows,)
 
 
-def measured(reading: Reading, stages: Sequence[Tensor], picks: Picks) -> Numbers:
+class Measuring:
+    """Measures for all who read one model; on a GPU what is asked for again is recorded."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._graphs: Graphs[_Asked] | None = None
+
+    def ask(self, picked: Tensor, reading: Reading, stages: Sequence[Tensor]) -> list[Tensor]:
+        """All numbers of some rows, worked out on their device, on the host."""
+        device = reading.logits.device
+        parts = [getattr(reading, name) for name in _PARTS]
+        with self._lock:
+            self._graphs = self._graphs or Graphs(device)
+            if len(picked) <= ROWS:
+                shape = (picked.shape, len(stages), reading.logits.shape)
+                asked = self._graphs.play(_ask, shape, picked, *parts, *stages)
+            else:
+                asked = _ask(picked.to(device), *parts, *stages)
+            told = asked.numbers.cpu()
+        ends = list(accumulate(math.prod(shape) for shape in asked.shapes))
+        pieces = zip(told.tensor_split(ends[:-1]), asked.shapes, strict=True)
+        return [piece.view(shape) for piece, shape in pieces]
+
+
+class _Asked(NamedTuple):
+    """Numbers of several shapes, one after the other: float64 leaves whole numbers whole."""
+
+    numbers: Tensor
+    shapes: list[torch.Size]
+
+
+def _ask(picked: Tensor, *parts: Tensor) -> _Asked:
+    """Work out all numbers of some rows; the parts are those of a reading and the stages."""
+    own = dict(zip(_PARTS, parts, strict=False))
+    reading = Reading(**own, hidden=parts[0].new_empty(0))
+    asked = asked_of(picked, reading, *parts[len(_PARTS) :])
+    flat = torch.cat([part.double().flatten() for part in asked])
+    return _Asked(flat, [part.shape for part in asked])
+
+
+def measured(
+    reading: Reading, stages: Sequence[Tensor], picks: Picks, measuring: Measuring | None = None
+) -> Numbers:
     """The numbers of the rows that a reading and the scores after each stage, (rows, vocab), have
     for some picked tokens."""
-    way = _in_turn if reading.logits.device.type == "cpu" else _at_once
-    return way(reading, stages, picks)
+    if reading.logits.device.type == "cpu":
+        return _in_turn(reading, stages, picks)
+    return _at_once(reading, stages, picks, measuring or Measuring())
 
 
 def _in_turn(reading: Reading, stages: Sequence[Tensor], picks: Picks) -> Numbers:
@@ -73,14 +122,14 @@ def _in_turn(reading: Reading, stages: Sequence[Tensor], picks: Picks) -> Number
     )
 
 
-def _at_once(reading: Reading, stages: Sequence[Tensor], picks: Picks) -> Numbers:
+def _at_once(
+    reading: Reading, stages: Sequence[Tensor], picks: Picks, measuring: Measuring
+) -> Numbers:
     """Have the device work out all there may be to tell, and ask it once."""
-    picked = torch.tensor(_picked(reading, picks)).to(reading.logits.device, non_blocking=True)
-    asked = asked_of(picked, reading, *stages)
-    parts = torch.cat([part.flatten() for part in asked]).cpu()
-    ends = list(accumulate(part.numel() for part in asked))
-    pieces = parts.tensor_split(ends[:-1])
-    told = [piece.view(part.shape) for piece, part in zip(pieces, asked, strict=True)]
+    picked = _picked(reading, picks)
+    wider = bucket(len(picked[0])) - len(picked[0])  # so that shapes repeat
+    filled = torch.tensor([tokens + [-1] * wider for tokens in picked])
+    told = measuring.ask(filled, reading, stages)
     tokens, log_probs, spread, higher, *of_stages = told
     raw_entropy, raw_varentropy = spread.tolist()
     alive, lowest, final_entropy = of_stages if stages else (None, None, None)
@@ -111,7 +160,7 @@ def _ranked(picks: Picks, tokens: list[list[int]], higher: list[list[int]]) -> l
 
 
 def asked_of(picked: Tensor, reading: Reading, *stages: Tensor) -> list[Tensor]:
-    """All numbers of some rows, as float64 on the device: whole numbers stay whole."""
+    """All numbers of some rows, on their device."""
     before = _before(reading, stages)
     final = _final(stages[-1], few=False) if stages else None
     tokens = _tokens(reading, final, picked)
@@ -129,7 +178,7 @@ def asked_of(picked: Tensor, reading: Reading, *stages: Tensor) -> list[Tensor]:
             for given, had, left in zip(before, alive[:-1], alive[1:], strict=True)
         ]
         asked += [torch.stack(alive).sum(-1), torch.stack(lowest), final.entropy]
-    return [part.double() for part in asked]
+    return asked
 
 
 def _before(reading: Reading, stages: Sequence[Tensor]) -> list[Tensor]:

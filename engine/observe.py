@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.backend import Reading
-from engine.measure import Numbers, measured
+from engine.measure import Measuring, Numbers, measured
 from engine.tokens import Speller
 from engine.trace import Candidate, Distribution
 
@@ -45,9 +45,10 @@ def observe(
     stages: Sequence[Stage],
     picks: Sequence[tuple[int, int]],
     speller: Speller,
+    measuring: Measuring | None = None,
 ) -> list[Observed]:
     """What to tell of each picked (row, token), read off the rows they were picked from."""
-    numbers = measured(reading, [stage.scores for stage in stages], picks)
+    numbers = measured(reading, [stage.scores for stage in stages], picks, measuring)
     log_probs, probs = numbers.log_probs.tolist(), numbers.log_probs.exp().tolist()
     cutoffs = _cutoffs(numbers)
     distributions = {

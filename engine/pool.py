@@ -41,7 +41,7 @@ class Pool:
         self._vocabulary = vocabulary
         self._limit = positions
         device = model.device
-        self._graphs = Graphs(device) if recordable(model) else None
+        self._graphs = Graphs[Reading](device) if recordable(model) else None
         capacity = GRAPH_CAPACITY if self._graphs else CAPACITY
         self._plan = Plan(capacity)
         layers = model.config.get_text_config(decoder=True).num_hidden_layers
@@ -101,7 +101,7 @@ class Pool:
         return places
 
     def _play(
-        self, graphs: Graphs, cells: Sequence[Cell], wanted: Collection[Cell]
+        self, graphs: Graphs[Reading], cells: Sequence[Cell], wanted: Collection[Cell]
     ) -> dict[Cell, Place]:
         """Evaluate a few cells as one recorded tick."""
         new = [cell for cell in cells if cell.slot is None]
@@ -112,14 +112,13 @@ class Pool:
         else:
             self._allocate(new)
             above = [cell.slot or NOBODY for cell in cells]
-        rows = [
-            (cell.token, cell.depth, cell.slot, parent)
-            for cell, parent in zip(cells, above, strict=True)
-        ]
+        pairs = zip(cells, above, strict=True)
+        rows = [(cell.token, cell.depth, cell.slot, parent) for cell, parent in pairs]
         rows += [(0, 0, NOBODY, NOBODY)] * (bucket(len(cells)) - len(cells))
         self._plan.visible = self._visible()
+        shape = (len(rows), self._plan.visible)
         try:
-            reading = graphs.play(self._step, torch.tensor(rows).T.contiguous(), self._plan.visible)
+            reading = graphs.play(self._step, shape, torch.tensor(rows).T.contiguous())
         except BaseException:
             for cell in new:  # nothing is known of them: who asks again starts anew
                 self._release(cell)

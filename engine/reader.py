@@ -17,6 +17,7 @@ from torch import Tensor
 
 from engine.backend import Backend, Place
 from engine.errors import PlaygroundError
+from engine.measure import Measuring
 from engine.prompt import Prompt
 from engine.trie import Cell
 
@@ -39,6 +40,7 @@ class Reader:
     def __init__(self, backend: Backend, lock: threading.Lock | None = None) -> None:
         self.backend = backend
         self.lock = lock or threading.Lock()
+        self.measuring = Measuring()  # of what this model says
         self._waiting: list[_Job] = []
         self._prompts: OrderedDict[tuple[tuple[int, ...], ...], Prompt] = OrderedDict()
         # A cell asked for again while somebody still holds what the model said there.

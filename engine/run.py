@@ -205,7 +205,8 @@ class Run:
         nodes, reading, given, stages = self._seen
         rows = {id(node): row for row, node in reversed(list(enumerate(nodes)))}
         places = [(rows[id(pick.node)], pick.token) for pick in picks]
-        observed = observe(reading, stages, places, self._speller)
+        measuring = self._source.reader.measuring
+        observed = observe(reading, stages, places, self._speller, measuring)
         marks = green(given, stages, places)
         return [
             self.recorder.step(

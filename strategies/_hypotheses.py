@@ -39,7 +39,7 @@ class Hypotheses:
         self._params = params
         self._beams = beams
         self._length = 0
-        self._longest = run.config.max_length - len(root.text)
+        self._longest = run.config.max_length - len(root.ids)
         self._totals = first_totals(beams)
         self._running: list[tuple[float, int]] = []  # total and last step
 

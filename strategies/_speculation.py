@@ -47,7 +47,7 @@ def speculate(
     """Draft, judge, keep what holds, until the text ends; ``heard`` is told if all was kept."""
     node, pending = run.root, list[int]()  # what is evaluated, and the token after it that is not
     written: list[int] = []
-    longest = run.config.max_length - len(run.root.text)
+    longest = run.config.max_length - len(run.root.ids)
     number = 0
     while True:
         number += 1

@@ -79,7 +79,7 @@ class Finished:
     def __init__(self, run: Run, params: Beams) -> None:
         self._params = params
         self._returned = params.num_return_sequences
-        self._longest = run.config.max_length - len(run.root.text)
+        self._longest = run.config.max_length - len(run.root.ids)
         self._length = 0
         width = params.num_beams
         self._scores = torch.full((width,), NEVER)

@@ -75,7 +75,7 @@ def constrained_beam_search(run: Run, params: Params) -> Decoding:
         return (yield from search(run, params))
     width = params.num_beams
     beams = Hypotheses(run, params, run.root, width)
-    progress = [Progress.after(run.root.text, demanded)] * width
+    progress = [Progress.after(run.root.ids.tolist(), demanded)] * width
     while True:
         scores = run.scores(beams.nodes, log_probs=True)  # (beams, vocab)
         places, forced = forcing(beams.best(scores), beams.nodes, progress, scores.shape[-1])

@@ -55,7 +55,7 @@ def contrastive_search(run: Run, params: Params) -> Decoding:
         best = int(numbers[:, 3].argmax())
 
         picks = _picks(node, candidates, best, numbers)
-        picks[best] = _telling(picks[best], likeness[best], len(run.root.text))
+        picks[best] = _telling(picks[best], likeness[best], len(run.root.ids))
         step = run.record(picks)[best]
         run.show([step])
         [stop] = run.stops([node], [candidates[best]])

@@ -85,7 +85,7 @@ def returned(result: Any, run: Run) -> tuple[list[list[int]], list[float | None]
             " row a text, or a transformers output with such sequences"
         )
     texts = []
-    for row in sequences[:, len(run.root.text) :].tolist():
+    for row in sequences[:, len(run.root.ids) :].tolist():
         ends = [place for place, token in enumerate(row) if token in run.end_tokens]
         texts.append(row[: ends[0] + 1] if ends else row)
     scores = getattr(result, "sequences_scores", None)
@@ -97,7 +97,7 @@ class _Story:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._prompt = tuple(run.root.text)
+        self._prompt = tuple(run.root.ids.tolist())
         self._seen: dict[Text, Sighting] = {}
         self._unseen: set[int] = set()  # steps nobody knows a distribution of
         self._missed = 0

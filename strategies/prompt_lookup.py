@@ -47,7 +47,7 @@ def prompt_lookup(run: Run, params: Params) -> Decoding:
     def draft(
         written: list[int], room: int, number: int
     ) -> Generator[Sequence[Ask], list[Node], Proposal]:
-        text = [*run.root.text, *written]
+        text = [*run.root.ids.tolist(), *written]
         found = look_up(text, params.max_matching_ngram_size)
         if found is None or room <= 0:
             return Proposal()

@@ -45,7 +45,7 @@ def by_respelling(run: Run, params: Drafting, pace: Pace) -> Drafter:
     def draft(
         written: list[int], room: int, number: int
     ) -> Generator[Sequence[Ask], list[Node], Proposal]:
-        text = [*run.root.text, *written]
+        text = [*run.root.ids.tolist(), *written]
         read = run.draft.respelling.to_draft(text)
         count = min(pace.tokens, run.draft.room(read))
         if min(count, room) <= 0:

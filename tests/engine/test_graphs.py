@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
+from engine import measure
 from engine import pool as pools
 from engine.backend import Reading
 from engine.graphs import Graphs, bucket
@@ -115,10 +116,44 @@ def test_without_a_gpu_work_is_done_every_time_it_is_asked_for() -> None:
         return Reading.of(torch.zeros(inputs.shape[1], 9))
 
     for value in range(3):
-        graphs.play(work, torch.full((4, 2), value), 512)
+        graphs.play(work, (2, 512), torch.full((4, 2), value))
     assert done == [0, 8, 16] and graphs.count == 0
 
 
 def test_shapes_are_few() -> None:
     assert [bucket(size) for size in (1, 2, 3, 5, 13, 64)] == [1, 2, 4, 8, 16, 64]
     assert [bucket(size, 512) for size in (1, 512, 513, 2000)] == [512, 512, 1024, 2048]
+
+
+@pytest.mark.parametrize("stages", [0, 1, 3])
+def test_a_gpu_is_asked_for_the_numbers_a_cpu_reads_one_by_one(stages: int) -> None:
+    torch.manual_seed(0)
+    reading = Reading.of(torch.randn(3, 5000) * 4)
+    scores, given = [], reading.logits
+    for cut in range(stages):
+        given = given.masked_fill(given < given.median() + cut, -torch.inf)
+        scores.append(given)
+    best = given.argmax(-1).tolist()
+    picks = [(0, best[0]), (2, 17), (2, best[2]), (0, 4), (2, 8)]
+    one_by_one = measure._in_turn(reading, scores, picks)
+    at_once = measure._at_once(reading, scores, picks, measure.Measuring())
+    assert at_once.ranks == one_by_one.ranks
+    assert at_once.kept == one_by_one.kept and at_once.given == one_by_one.given
+    assert at_once.last == one_by_one.last
+    for name in ("raw_entropy", "raw_varentropy", "final_entropy"):
+        assert getattr(at_once, name) == pytest.approx(getattr(one_by_one, name), rel=1e-5)
+    for had, left, ours, theirs in zip(
+        [at_once.given, *at_once.kept],
+        at_once.kept,
+        at_once.lowest.tolist(),
+        one_by_one.lowest.tolist(),
+        strict=False,
+    ):
+        cut = [row for row in range(3) if left[row] < had[row]]
+        assert [ours[row] for row in cut] == pytest.approx([theirs[row] for row in cut])
+    for row in range(3):
+        told = dict(zip(at_once.tokens[row], at_once.log_probs[row].tolist(), strict=True))
+        for token, numbers in zip(
+            one_by_one.tokens[row], one_by_one.log_probs[row].tolist(), strict=True
+        ):
+            assert told[token] == pytest.approx(numbers, abs=1e-5)
