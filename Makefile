@@ -20,8 +20,9 @@ check: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/run
+bench: .venv/test browser
 	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/page.py
 
 clean:
 	rm -rf .venv
