@@ -37,6 +37,8 @@ def theme() -> gr.themes.Base:
         block_info_text_color_dark="*neutral_400",
         # Its accent and its buttons stay below 4.5:1 as well, on white and under white.
         color_accent="*primary_600",
+        link_text_color="*primary_600",
+        link_text_color_dark="*primary_400",
         button_primary_background_fill="*primary_600",
         button_primary_background_fill_hover="*primary_700",
         button_cancel_background_fill=_RED,

@@ -83,7 +83,14 @@ def tab() -> Take:
                 elem_id="which",
             )
             save_code = gr.Button("Save the program", size="sm", scale=0, elem_id="save-code")
-        program = gr.Code(language="python", interactive=False, show_label=False, max_lines=30)
+        program = gr.Code(
+            language="python",
+            interactive=False,
+            show_label=False,
+            label="Python code",
+            wrap_lines=True,
+            buttons=["copy"],
+        )
         gr.Markdown(_CODE, elem_classes="summary")
     section = configurations.section()
     return Take(make_link, link, traces, opened, made, which, program, save_code, section)
