@@ -91,6 +91,7 @@ def test_a_run_can_be_held_and_stopped_while_it_waits(page):
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("Space")
         wait(lambda: states(page)[GREEDY] == "paused")
+        page.wait_for_timeout(600)  # the step under way may still come
         before = length(page, GREEDY)
         page.wait_for_timeout(600)  # nothing may come in this time
         assert length(page, GREEDY) == before < 200
