@@ -16,17 +16,26 @@ from gradio.utils import get_upload_folder
 
 _HERE = Path(__file__).parent
 
-# Turns a state into a link to this page, with the colours and the tab the visitor has before them.
-LINK = """(state, tab) => {
-  const { background, underline } = globalThis.decodingPlayground.look;
-  const view = new URLSearchParams({ s: state, look: `${background}.${underline}`, tab });
-  return `${location.origin}${location.pathname}#${view}`;
+# Turns a state into a link to this page, with the colours and the view the visitor had before them.
+LINK = """(state) => {
+  const { look, view } = globalThis.decodingPlayground;
+  const told = { s: state, look: `${look.background}.${look.underline}`, tab: view };
+  return `${location.origin}${location.pathname}#${new URLSearchParams(told)}`;
 }"""
+
+# The cards are about to be drawn anew: until they are, Python would not know their events.
+DRAWING = "() => { globalThis.decodingPlayground.drawn = false; return []; }"
+DRAWN = "globalThis.decodingPlayground.drawn = true; trigger('drawn');"
+
+
+def turned(tab: str) -> str:
+    """The script that tells the browser which tab is open, for a listener without inputs."""
+    return f"() => {{ globalThis.decodingPlayground.turn({json.dumps(tab)}); return []; }}"
 
 
 def component() -> gr.HTML:
-    """The hidden component; ``arrived`` fires when the browser has kept something, or came by a
-    link."""
+    """The hidden component; ``arrived`` fires when the browser has kept something or came by a
+    link, ``changed`` when the visitor has done something to the form."""
     scripts = (_HERE / "store.js", _HERE / "browser.js")
     return gr.HTML(
         value="",

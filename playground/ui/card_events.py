@@ -23,7 +23,18 @@ from playground.ui.controls import bind, shown
 from playground.ui.deck import Deck
 from playground.ui.handlers import Runs
 from playground.ui.loading import Labs
-from playground.ui.parts import KINDS, QUICK, QUIET, RUNNING, Form, Parts, Values, buttons, visitor
+from playground.ui.parts import (
+    DEALING,
+    KINDS,
+    QUICK,
+    QUIET,
+    RUNNING,
+    Form,
+    Parts,
+    Values,
+    buttons,
+    visitor,
+)
 from playground.ui.state import State, encode
 
 
@@ -38,14 +49,16 @@ def draw_cards(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
         taken = partial(_taken, parts, drawn, lab)
         inputs: set[Block] = {parts.deck, *_controls(drawn)}
         _connect_cards(parts, drawn, inputs, taken, limits)
-        _connect_form(parts, drawn, inputs, taken, lab, runs)
+        _connect_form(parts, inputs, taken, lab, runs)
         # Run is only usable from here on: a press before would reach nothing.
-        ready = gr.HTML(js_on_load="trigger('drawn')", elem_classes="signal")
+        ready = gr.HTML(js_on_load=browser.DRAWN, elem_classes="signal")
         ready.drawn(buttons_now(runs), None, parts.actions.switched, **QUICK)
 
+    changed = [parts.deck.change, parts.loaded.change]
+    gr.on(changed, None, js=browser.DRAWING, **QUIET)
     render = gr.render(
         [parts.deck, parts.loaded],
-        [parts.deck.change, parts.loaded.change],
+        changed,
         show_progress="hidden",
         # One at a time: what a rendering remembers of the last one is shared by all visitors.
         concurrency_limit=1,
@@ -90,16 +103,23 @@ def _connect_cards(
     def change(values: Values, card: cards.DrawnCard, how: Callable[[Deck, int], Deck]) -> Deck:
         return how(taken(values), card.key)
 
-    def choose(values: Values, card: cards.DrawnCard) -> Deck:
-        return taken(values).choose(card.key, values[card.picker])
+    # Gradio tells of an input whenever a list is left: cards that are drawn anew for nothing would
+    # take the focus, and the press that comes next, with them.
+    def choose(values: Values, card: cards.DrawnCard) -> Any:
+        now = {each.key: each.strategy for each in values[parts.deck].cards}
+        chosen = values[card.picker]
+        return gr.skip() if now.get(card.key) == chosen else taken(values).choose(card.key, chosen)
 
-    def also(values: Values, card: cards.DrawnCard) -> Deck:
+    def also(values: Values, card: cards.DrawnCard) -> Any:
         name = values[card.also]
+        if not name:
+            return gr.skip()
         setting = SHARED.get(name)
         start = None if setting is None else shown(setting, values[parts.form.shared[name]])
         return taken(values).give(card.key, name, "" if start is None else start)
 
-    parts.actions.add.click(add, inputs, parts.deck, **QUICK)
+    parts.actions.add.click(add, inputs, parts.deck, **DEALING)
+    parts.model.input(taken, inputs, parts.deck, **DEALING)  # the cards are drawn anew
     for card in drawn:
         for button, how in (
             (card.sooner, lambda deck, key: deck.move(key, -1)),
@@ -107,15 +127,17 @@ def _connect_cards(
             (card.duplicate, Deck.duplicate),
             (card.remove, Deck.remove),
         ):
-            button.click(partial(change, card=card, how=how), inputs, parts.deck, **QUICK)
-        card.picker.input(partial(choose, card=card), inputs | {card.picker}, parts.deck, **QUICK)
+            button.click(partial(change, card=card, how=how), inputs, parts.deck, **DEALING)
+        card.picker.input(partial(choose, card=card), inputs | {card.picker}, parts.deck, **DEALING)
+        for switch, fold in card.folds.items():
+            turn: Any = card.controls[switch]  # Gradio adds its events at run time
+            turn.change(lambda on: gr.update(visible=bool(on)), turn, fold, **QUICK)
         further = inputs | {card.also, *parts.form.shared.values()}
-        card.also.input(partial(also, card=card), further, parts.deck, **QUICK)
+        card.also.input(partial(also, card=card), further, parts.deck, **DEALING)
 
 
 def _connect_form(
     parts: Parts,
-    drawn: list[cards.DrawnCard],
     inputs: set[Block],
     taken: Callable[[Values], Deck],
     lab: Playground,
@@ -153,17 +175,9 @@ def _connect_form(
     starts = [parts.actions.run.click, form.prompt.submit]
     gr.on(starts, run, inputs, parts.live, **RUNNING)
     parts.actions.step.click(step, inputs, parts.live, **RUNNING)
-    gr.on(
-        [field.change for field in (*form.fields, *_controls(drawn))],  # type: ignore[attr-defined]  # Gradio adds events at run time
-        remember,
-        inputs,
-        parts.browser,
-        trigger_mode="always_last",
-        queue=False,
-        **QUIET,
-    )
+    parts.browser.changed(remember, inputs, parts.browser, **QUICK)
     link = take.make_link.click(state, inputs, take.link, **QUICK)
-    link.then(None, [take.link, parts.tabs.opened], take.link, js=browser.LINK, **QUIET)
+    link.then(None, take.link, take.link, js=browser.LINK, **QUIET)
     configurations.connect_cards(
         take.configurations,
         inputs,

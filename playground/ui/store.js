@@ -123,6 +123,9 @@ class Store {
     this.pace = "over"; // or playing, paused
     this.cursor = { at: null, column: null, replay: false, step: null };
     this.look = { background: "probability", underline: "rank" };
+    this.drawn = false; // the cards are there, and none of them is being drawn anew
+    this.tab = "step"; // the open one below the columns
+    this.view = "step"; // the last of them that showed something of the runs
   }
 
   // Forks stand right behind what they were forked from.
@@ -175,7 +178,14 @@ class Store {
     this.tell({ kind: "look" });
   }
 
-  // A listener is called with what changed: {kind: "reset" | "column" | "steps" | "say" | "pace" | "keep" | "cursor" | "look", …}.
+  turn(tab) {
+    this.tab = tab;
+    if (tab !== "take") this.view = tab;
+    this.tell({ kind: "tab" });
+  }
+
+  // A listener is called with what changed, {kind: "reset" | "column" | "steps" | "say" | "pace" | "keep" | "cursor" |
+  // "look" | "tab", …}.
   subscribe(listener) {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);

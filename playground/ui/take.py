@@ -149,11 +149,22 @@ def opened(path: str, limits: Limits) -> Board:
         raise PlaygroundError(
             f"{file.name} holds {len(traces)} traces; at most {limits.columns} columns are shown"
         )
-    board = Board(traces[0].model)
-    for trace in traces:
-        board.put(_asked(trace), trace)
+    try:
+        board = _board(traces)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise PlaygroundError(f"{file.name} holds a trace that cannot be shown") from error
     board.feed.say(f"Opened {file.name}: nothing was run.")
     board.feed.pace("over")
+    return board
+
+
+def _board(traces: Sequence[Trace]) -> Board:
+    """The traces as columns; anybody may have written them, and what is in them may be anything."""
+    board = Board(traces[0].model)
+    for trace in traces:
+        if not all(isinstance(words, str) for words in (trace.model, trace.prompt)):
+            raise TypeError("a model and a prompt are words")
+        board.put(_asked(trace), trace)
     return board
 
 
