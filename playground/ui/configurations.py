@@ -25,6 +25,7 @@ from playground import Playground, configs
 from playground.ui import config_cards
 from playground.ui.controls import shown
 from playground.ui.deck import Deck
+from playground.ui.messages import warn
 
 Values = Mapping[Block, Any]
 # The deck as its controls show it, and the settings for every strategy.
@@ -175,7 +176,7 @@ def connect_load(
 
 def _warn(words: Sequence[str]) -> None:
     for sentence in words:
-        gr.Warning(html.escape(sentence), duration=20)  # the toast reads HTML
+        warn(sentence)
 
 
 def overview(lab: Playground, take: Callable[[], Taken]) -> str:

@@ -20,7 +20,8 @@ from playground.ui.controls import shown
 from playground.ui.deck import Deck
 from playground.ui.handlers import Runs, wished
 from playground.ui.loading import Labs
-from playground.ui.parts import KINDS, QUICK, QUIET, RUNNING, Parts, buttons, spoken, visitor, warn
+from playground.ui.messages import spoken, warn
+from playground.ui.parts import KINDS, QUICK, QUIET, RUNNING, Parts, buttons, visitor
 from playground.ui.presets import PRESETS, Preset
 from playground.ui.state import decode
 

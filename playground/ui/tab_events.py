@@ -23,7 +23,8 @@ from playground.ui.card_events import shared
 from playground.ui.deck import Deck
 from playground.ui.handlers import Runs, wished
 from playground.ui.loading import Labs
-from playground.ui.parts import QUICK, Parts, Tabs, Values, buttons, spoken, visitor
+from playground.ui.messages import spoken
+from playground.ui.parts import QUICK, Parts, Tabs, Values, buttons, visitor
 
 Drawn = dict[Block, Any]
 File = Callable[[Sequence[Trace]], tuple[str, str]]
