@@ -23,8 +23,12 @@ LINK = """(state) => {
   return `${location.origin}${location.pathname}#${new URLSearchParams(told)}`;
 }"""
 
-# The cards are about to be drawn anew: until they are, Python would not know their events.
-DRAWING = "() => { globalThis.decodingPlayground.drawn = false; return []; }"
+# The cards are about to be drawn anew: until they are, Python would not know their events, and two
+# buttons that begin runs are not usable.
+DRAWING = """() => {
+  globalThis.decodingPlayground.drawn = false;
+  return [0, 1].map(() => ({ __type__: "update", interactive: false }));
+}"""
 DRAWN = "globalThis.decodingPlayground.drawn = true; trigger('drawn');"
 
 

@@ -41,23 +41,31 @@ from playground.ui.state import State, encode
 def draw_cards(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
     """Draw the cards whenever the deck or the model changes."""
 
-    def draw(deck: Deck, loaded: str) -> None:
+    # The deck when another model was chosen, and the same with what its controls showed then.
+    held = gr.State(None)
+
+    def draw(deck: Deck, loaded: str, before: tuple[Deck, Deck] | None) -> None:
         if not loaded:
             return
+        if before and before[0] == deck:
+            deck = before[1]
         lab = labs.lab(loaded)
         drawn = cards.draw(deck, lab, limits)
         taken = partial(_taken, parts, drawn, lab)
         inputs: set[Block] = {parts.deck, *_controls(drawn)}
         _connect_cards(parts, drawn, inputs, taken, limits)
         _connect_form(parts, inputs, taken, lab, runs)
+        hold = partial(_held, parts, taken)
+        parts.model.input(hold, inputs, held, **QUICK)
         # Run is only usable from here on: a press before would reach nothing.
         ready = gr.HTML(js_on_load=browser.DRAWN, elem_classes="signal")
         ready.drawn(buttons_now(runs), None, parts.actions.switched, **QUICK)
 
     changed = [parts.deck.change, parts.loaded.change]
-    gr.on(changed, None, js=browser.DRAWING, **QUIET)
+    begins = [parts.actions.run, parts.actions.step]
+    gr.on(changed, None, None, begins, js=browser.DRAWING, **QUIET)
     render = gr.render(
-        [parts.deck, parts.loaded],
+        [parts.deck, parts.loaded, held],
         changed,
         show_progress="hidden",
         # One at a time: what a rendering remembers of the last one is shared by all visitors.
@@ -82,6 +90,10 @@ def _controls(drawn: list[cards.DrawnCard]) -> list[Component]:
 def _taken(parts: Parts, drawn: list[cards.DrawnCard], lab: Playground, values: Values) -> Deck:
     """The deck with what the controls show: every change begins here, so that nothing is lost."""
     return cards.filled(values[parts.deck], drawn, values, lab)
+
+
+def _held(parts: Parts, taken: Callable[[Values], Deck], values: Values) -> tuple[Deck, Deck]:
+    return values[parts.deck], taken(values)
 
 
 def _connect_cards(
@@ -119,7 +131,6 @@ def _connect_cards(
         return taken(values).give(card.key, name, "" if start is None else start)
 
     parts.actions.add.click(add, inputs, parts.deck, **DEALING)
-    parts.model.input(taken, inputs, parts.deck, **DEALING)  # the cards are drawn anew
     for card in drawn:
         for button, how in (
             (card.sooner, lambda deck, key: deck.move(key, -1)),

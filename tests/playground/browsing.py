@@ -11,6 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
+# What Gradio's own script says when its page is left while something is on its way.
+LEAVING = ("signal is aborted", "Connection errored out")
+
 
 @contextmanager
 def served(command, log):

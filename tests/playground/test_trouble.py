@@ -12,6 +12,7 @@ from playground.ui.board import Asked
 from playground.ui.handlers import Runs
 from playground.ui.presets import FIRST
 from tests.playground.browsing import (
+    LEAVING,
     column,
     forked,
     opened,
@@ -46,10 +47,6 @@ def address(folder):
     options = ["--boards", "1", "--models", models, "--max-new-tokens", LONG]
     with served(["app.py", "--port", "{port}", *options], folder / "log") as address:
         yield address
-
-
-# What Gradio's own script says when its page is left while something is on its way.
-LEAVING = ("signal is aborted", "Connection errored out")
 
 
 @pytest.fixture
@@ -328,10 +325,11 @@ def test_another_model_runs_the_same_cards_and_old_columns_keep_theirs(page, lab
 def test_a_model_that_cannot_be_loaded_says_so_and_the_old_one_can_be_had_again(page):
     choose_model(page, "nothing")
     page.wait_for_selector("#loading >> text=could not be loaded: cannot find model")
+    assert page.locator("#run").is_disabled()
     page.click("#model input")
     page.get_by_role("option", name="smollm2").click()
+    page.wait_for_selector("#loading", state="hidden")
     ready(page)
-    assert not page.locator("#loading").is_visible()
     with running(page):
         pass
     assert states(page) == ["done"] * 3
