@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from pathlib import Path
 from urllib.parse import quote
 
 import gradio as gr
 from gradio.processing_utils import save_bytes_to_cache
 from gradio.utils import get_upload_folder
 
-_HERE = Path(__file__).parent
+from playground.ui import web
 
 # Turns a state into a link to this page, with the colours and the view the visitor had before them.
 LINK = """(state) => {
@@ -40,11 +39,10 @@ def turned(tab: str) -> str:
 def component() -> gr.HTML:
     """The hidden component; ``arrived`` fires when the browser has kept something or came by a
     link, ``changed`` when the visitor has done something to the form."""
-    scripts = (_HERE / "store.js", _HERE / "browser.js")
     return gr.HTML(
         value="",
         html_template="",
-        js_on_load="\n".join(script.read_text(encoding="utf-8") for script in scripts),
+        js_on_load=web.text("store.js", "browser.js"),
         elem_id="browser",
         elem_classes="signal",
     )

@@ -5,13 +5,12 @@ Nothing here is fetched: a font from a web service would be a request that leave
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gradio as gr
 
-_HERE = Path(__file__).parent
-CSS = [_HERE / "page.css", _HERE / "reach.css"]
-JS = (_HERE / "reach.js").read_text(encoding="utf-8")
+from playground.ui import web
+
+CSS = [web.path("page.css"), web.path("reach.css")]
+JS = web.text("reach.js")
 
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 _MONO = ("ui-monospace", "Consolas", "DejaVu Sans Mono", "monospace")
