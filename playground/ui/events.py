@@ -89,6 +89,14 @@ def _shown(name: str, value: Any) -> Any:
     return shown(SHARED[name], SHARED[name].default if value is None else value)
 
 
+def _fitting(field: Any, value: Any, usual: Any) -> Any:
+    """A value that the field can show: a link may come from a server with other limits."""
+    if not isinstance(field, gr.Slider):
+        return value
+    number = isinstance(value, int | float)
+    return max(field.minimum, min(value, field.maximum)) if number else usual
+
+
 def _connect_runs(page: gr.Blocks, parts: Parts, labs: Labs, runs: Runs) -> None:
     """Connect what holds, stops, forks and forgets runs."""
 
@@ -139,9 +147,9 @@ def _connect_arrival(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> No
             else:
                 warn(f"The link is for the model {state.model}, which is not offered here.")
             news |= {form.prompt: state.prompt, form.kind: KINDS[state.chat]}
-            default = {name: _shown(name, None) for name in form.shared}
-            filled = {**default, **state.shared}
-            news |= {form.shared[name]: value for name, value in filled.items()}
+            for name, field in form.shared.items():
+                usual = _shown(name, None)
+                news[field] = _fitting(field, state.shared.get(name, usual), usual)
             news[parts.deck] = deck.deal(state.cards[: limits.strategies]) if state.cards else deck
         return news
 

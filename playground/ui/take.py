@@ -160,7 +160,8 @@ def opened(path: str, limits: Limits) -> Board:
 
 def _board(traces: Sequence[Trace]) -> Board:
     """The traces as columns; anybody may have written them, and what is in them may be anything."""
-    board = Board(traces[0].model)
+    # A name of several is no model's: nothing is run, but everything can be looked at.
+    board = Board(" and ".join(dict.fromkeys(trace.model for trace in traces)))
     for trace in traces:
         if not all(isinstance(words, str) for words in (trace.model, trace.prompt)):
             raise TypeError("a model and a prompt are words")
