@@ -51,7 +51,6 @@ function hear() {
 }
 
 store.subscribe((change) => {
-  if (change.kind === "keep") keep({ state: change.state });
   if (change.kind === "column") keep({ feed: store.feed });
   if (change.kind === "look") keep({ look: [store.look.background, store.look.underline] });
   if (change.kind === "tab") keep({ tab: store.tab });

@@ -184,7 +184,7 @@ class Store {
     this.tell({ kind: "tab" });
   }
 
-  // A listener is called with what changed, {kind: "reset" | "column" | "steps" | "say" | "pace" | "keep" | "cursor" |
+  // A listener is called with what changed, {kind: "reset" | "column" | "steps" | "say" | "pace" | "cursor" |
   // "look" | "tab", …}.
   subscribe(listener) {
     this.listeners.add(listener);
@@ -236,8 +236,6 @@ class Store {
     } else if (news.pace !== undefined) {
       this.pace = news.pace;
       this.tell({ kind: "pace" });
-    } else if (news.keep !== undefined) {
-      this.tell({ kind: "keep", state: news.keep });
     } else if (news.say !== undefined) {
       this.tell({ kind: "say", words: news.say, error: news.error });
     }
