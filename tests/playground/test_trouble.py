@@ -180,13 +180,18 @@ class Cable:
         while True:
             try:
                 near, _ = self._door.accept()
-                if not self._whole:
-                    near.close()
-                    continue
-                far = socket.create_connection(("127.0.0.1", self._port))
             except OSError:
                 return
+            try:
+                far = socket.create_connection(("127.0.0.1", self._port))
+            except OSError:  # nobody is there yet
+                self._close(near)
+                continue
             self._ends |= {near, far}
+            if not self._whole:
+                self._close(near)
+                self._close(far)
+                continue
             for source, sink in ((near, far), (far, near)):
                 threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
 
