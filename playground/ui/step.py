@@ -17,7 +17,7 @@ def view() -> gr.HTML:
     """The Step view of the place that the page's store points at."""
     return gr.HTML(
         html_template=web.text("step.html"),
-        css_template=web.text("step.css"),
+        css_template=web.text("tools.css", "step.css"),
         js_on_load=web.text(*_SCRIPTS),
         apply_default_css=False,
         elem_id="step-view",

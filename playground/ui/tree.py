@@ -24,7 +24,7 @@ def view() -> gr.HTML:
     """The trees of the columns that the page's store holds."""
     return gr.HTML(
         html_template=web.text("tree.html"),
-        css_template=web.text("tree.css"),
+        css_template=web.text("tools.css", "tree.css"),
         js_on_load=web.text(*_SCRIPTS),
         apply_default_css=False,
         elem_id="tree-view",
