@@ -109,6 +109,8 @@ def program(board: Board, which: str, lab: Playground) -> str:
     """The program of a column, or of all that are no forks."""
     if which == WHOLE:
         first = [column.asked for column in board.columns if column.origin is None]
+        if any(asked.prompt != first[0].prompt for asked in first):
+            raise PlaygroundError("these runs have several prompts; choose one of them")
         choices = [asked.choice for asked in first]
         return python_api(lab, first[0].prompt, choices, **first[0].shared)
     column = board.column(int(which) if which.isdigit() else which)
@@ -174,7 +176,7 @@ def _asked(trace: Trace) -> Asked:
     settings = ", ".join(f"{name} {value}" for name, value in trace.settings.items())
     return Asked(
         prompt=trace.prompt,
-        choice=(trace.strategy, trace.settings),
-        shared={"seed": trace.seed},
+        choice=(trace.strategy, {**trace.settings, "seed": trace.seed}),
+        shared={},
         heading=(cards.readable(trace.strategy), settings or "no settings of its own"),
     )
