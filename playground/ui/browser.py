@@ -22,13 +22,18 @@ LINK = """(state) => {
   return `${location.origin}${location.pathname}#${new URLSearchParams(told)}`;
 }"""
 
-# The cards are about to be drawn anew: until they are, Python would not know their events, and two
-# buttons that begin runs are not usable.
+# The cards are to be drawn anew: until they are, Python would not know their events, and the two
+# buttons that begin runs are not usable. The drawings that are wanted are counted, as one of them
+# may still be on its way when the next one is.
 DRAWING = """() => {
-  globalThis.decodingPlayground.drawn = false;
-  return [0, 1].map(() => ({ __type__: "update", interactive: false }));
+  const wanted = ++globalThis.decodingPlayground.drawing.wanted;
+  return [wanted, ...[0, 1].map(() => ({ __type__: "update", interactive: false }))];
 }"""
-DRAWN = "globalThis.decodingPlayground.drawn = true; trigger('drawn');"
+
+
+def drawn(count: int) -> str:
+    """The script of cards that answer so many wishes to draw them."""
+    return f"globalThis.decodingPlayground.drawing.done = {count:d}; trigger('drawn');"
 
 
 def turned(tab: str) -> str:
@@ -42,7 +47,7 @@ def component() -> gr.HTML:
     return gr.HTML(
         value="",
         html_template="",
-        js_on_load=web.text("store.js", "browser.js"),
+        js_on_load=web.text("store.js", "browser.js", "presses.js"),
         elem_id="browser",
         elem_classes="signal",
     )

@@ -43,8 +43,9 @@ def draw_cards(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
 
     # The deck when another model was chosen, and the same with what its controls showed then.
     held = gr.State(None)
+    wanted = gr.Number(0, precision=0, elem_classes="signal")  # how often the cards were to change
 
-    def draw(deck: Deck, loaded: str, before: tuple[Deck, Deck] | None) -> None:
+    def draw(deck: Deck, loaded: str, before: tuple[Deck, Deck] | None, count: int) -> None:
         if not loaded:
             return
         if before and before[0] == deck:
@@ -58,15 +59,16 @@ def draw_cards(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
         hold = partial(_held, parts, taken)
         parts.model.input(hold, inputs, held, **QUICK)
         # Run is only usable from here on: a press before would reach nothing.
-        ready = gr.HTML(js_on_load=browser.DRAWN, elem_classes="signal")
+        ready = gr.HTML(js_on_load=browser.drawn(count), elem_classes="signal")
         ready.drawn(buttons_now(runs), None, parts.actions.switched, **QUICK)
 
     changed = [parts.deck.change, parts.loaded.change]
     begins = [parts.actions.run, parts.actions.step]
-    gr.on(changed, None, None, begins, js=browser.DRAWING, **QUIET)
+    told = {**QUIET, "trigger_mode": "multiple"}
+    gr.on(changed, None, None, [wanted, *begins], js=browser.DRAWING, **told)
     render = gr.render(
-        [parts.deck, parts.loaded, held],
-        changed,
+        [parts.deck, parts.loaded, held, wanted],
+        [wanted.change],
         show_progress="hidden",
         # One at a time: what a rendering remembers of the last one is shared by all visitors.
         concurrency_limit=1,

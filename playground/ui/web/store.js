@@ -123,9 +123,14 @@ class Store {
     this.pace = "over"; // or playing, paused
     this.cursor = { at: null, column: null, replay: false, step: null };
     this.look = { background: "probability", underline: "rank" };
-    this.drawn = false; // the cards are there, and none of them is being drawn anew
+    this.drawing = { wanted: 0, done: 0 }; // how often the cards were to be drawn, and were
     this.tab = "step"; // the open one below the columns
     this.view = "step"; // the last of them that showed something of the runs
+  }
+
+  // Whether the cards are there, and none of them is being drawn anew.
+  get drawn() {
+    return this.drawing.done > 0 && this.drawing.done === this.drawing.wanted;
   }
 
   // Forks stand right behind what they were forked from.
