@@ -12,16 +12,16 @@ run: .venv/run
 
 test: .venv/test browser npm check
 	node --test tests/js/*.test.mjs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/playground
-	$(BIN)/python -m pytest tests/playground # a browser and its server want both cores
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/run
+bench: .venv/test browser
 	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/page.py
 
 clean:
 	rm -rf .venv

@@ -17,7 +17,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 from engine.models import DEFAULT, EMBEDDED
 from playground import Limits, Playground, PlaygroundError
 from playground.ui.loading import Labs
-from playground.ui.look import CSS, theme
+from playground.ui.look import CSS, JS, theme
 from playground.ui.page import build
 
 _LIMITS = {
@@ -49,7 +49,8 @@ def main() -> None:
         server_name=flags.host,
         server_port=flags.port,
         theme=theme(),
-        css_paths=[CSS],
+        css_paths=CSS,
+        js=JS,
         max_file_size=limits.upload_bytes,  # Gradio takes uploads of any size else
         enable_monitoring=False,
         run_history=False,

@@ -7,31 +7,47 @@ from __future__ import annotations
 
 import json
 import uuid
-from pathlib import Path
 from urllib.parse import quote
 
 import gradio as gr
 from gradio.processing_utils import save_bytes_to_cache
 from gradio.utils import get_upload_folder
 
-_HERE = Path(__file__).parent
+from playground.ui import web
 
-# Turns a state into a link to this page, with the colours and the tab the visitor has before them.
-LINK = """(state, tab) => {
-  const { background, underline } = globalThis.decodingPlayground.look;
-  const view = new URLSearchParams({ s: state, look: `${background}.${underline}`, tab });
-  return `${location.origin}${location.pathname}#${view}`;
+# Turns a state into a link to this page, with the colours and the view the visitor had before them.
+LINK = """(state) => {
+  const { look, view } = globalThis.decodingPlayground;
+  const told = { s: state, look: `${look.background}.${look.underline}`, tab: view };
+  return `${location.origin}${location.pathname}#${new URLSearchParams(told)}`;
+}"""
+
+# The cards are to be drawn anew: until they are, Python would not know their events, and the two
+# buttons that begin runs are not usable. The drawings that are wanted are counted, as one of them
+# may still be on its way when the next one is.
+DRAWING = """() => {
+  const wanted = ++globalThis.decodingPlayground.drawing.wanted;
+  return [wanted, ...[0, 1].map(() => ({ __type__: "update", interactive: false }))];
 }"""
 
 
+def drawn(count: int) -> str:
+    """The script of cards that answer so many wishes to draw them."""
+    return f"globalThis.decodingPlayground.drawing.done = {count:d}; trigger('drawn');"
+
+
+def turned(tab: str) -> str:
+    """The script that tells the browser which tab is open, for a listener without inputs."""
+    return f"() => {{ globalThis.decodingPlayground.turn({json.dumps(tab)}); return []; }}"
+
+
 def component() -> gr.HTML:
-    """The hidden component; ``arrived`` fires when the browser has kept something, or came by a
-    link."""
-    scripts = (_HERE / "store.js", _HERE / "browser.js")
+    """The hidden component; ``arrived`` fires when the browser has kept something or came by a
+    link, ``changed`` when the visitor has done something to the form."""
     return gr.HTML(
         value="",
         html_template="",
-        js_on_load="\n".join(script.read_text(encoding="utf-8") for script in scripts),
+        js_on_load=web.text("store.js", "browser.js", "presses.js"),
         elem_id="browser",
         elem_classes="signal",
     )

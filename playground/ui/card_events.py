@@ -23,29 +23,52 @@ from playground.ui.controls import bind, shown
 from playground.ui.deck import Deck
 from playground.ui.handlers import Runs
 from playground.ui.loading import Labs
-from playground.ui.parts import KINDS, QUICK, QUIET, RUNNING, Form, Parts, Values, buttons, visitor
+from playground.ui.parts import (
+    DEALING,
+    KINDS,
+    QUICK,
+    QUIET,
+    RUNNING,
+    Form,
+    Parts,
+    Values,
+    buttons,
+    visitor,
+)
 from playground.ui.state import State, encode
 
 
 def draw_cards(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
     """Draw the cards whenever the deck or the model changes."""
 
-    def draw(deck: Deck, loaded: str) -> None:
+    # The deck when another model was chosen, and the same with what its controls showed then.
+    held = gr.State(None)
+    wanted = gr.Number(0, precision=0, elem_classes="signal")  # how often the cards were to change
+
+    def draw(deck: Deck, loaded: str, before: tuple[Deck, Deck] | None, count: int) -> None:
         if not loaded:
             return
+        if before and before[0] == deck:
+            deck = before[1]
         lab = labs.lab(loaded)
         drawn = cards.draw(deck, lab, limits)
         taken = partial(_taken, parts, drawn, lab)
         inputs: set[Block] = {parts.deck, *_controls(drawn)}
         _connect_cards(parts, drawn, inputs, taken, limits)
-        _connect_form(parts, drawn, inputs, taken, lab, runs)
+        _connect_form(parts, inputs, taken, lab, runs)
+        hold = partial(_held, parts, taken)
+        parts.model.input(hold, inputs, held, **QUICK)
         # Run is only usable from here on: a press before would reach nothing.
-        ready = gr.HTML(js_on_load="trigger('drawn')", elem_classes="signal")
+        ready = gr.HTML(js_on_load=browser.drawn(count), elem_classes="signal")
         ready.drawn(buttons_now(runs), None, parts.actions.switched, **QUICK)
 
+    changed = [parts.deck.change, parts.loaded.change]
+    begins = [parts.actions.run, parts.actions.step]
+    told = {**QUIET, "trigger_mode": "multiple"}
+    gr.on(changed, None, None, [wanted, *begins], js=browser.DRAWING, **told)
     render = gr.render(
-        [parts.deck, parts.loaded],
-        [parts.deck.change, parts.loaded.change],
+        [parts.deck, parts.loaded, held, wanted],
+        [wanted.change],
         show_progress="hidden",
         # One at a time: what a rendering remembers of the last one is shared by all visitors.
         concurrency_limit=1,
@@ -71,6 +94,10 @@ def _taken(parts: Parts, drawn: list[cards.DrawnCard], lab: Playground, values: 
     return cards.filled(values[parts.deck], drawn, values, lab)
 
 
+def _held(parts: Parts, taken: Callable[[Values], Deck], values: Values) -> tuple[Deck, Deck]:
+    return values[parts.deck], taken(values)
+
+
 def _connect_cards(
     parts: Parts,
     drawn: list[cards.DrawnCard],
@@ -90,16 +117,22 @@ def _connect_cards(
     def change(values: Values, card: cards.DrawnCard, how: Callable[[Deck, int], Deck]) -> Deck:
         return how(taken(values), card.key)
 
-    def choose(values: Values, card: cards.DrawnCard) -> Deck:
-        return taken(values).choose(card.key, values[card.picker])
+    # Gradio tells of an input whenever a list is left: cards that are drawn anew for nothing would
+    # take the focus, and the press that comes next, with them.
+    def choose(values: Values, card: cards.DrawnCard) -> Any:
+        now = {each.key: each.strategy for each in values[parts.deck].cards}
+        chosen = values[card.picker]
+        return gr.skip() if now.get(card.key) == chosen else taken(values).choose(card.key, chosen)
 
-    def also(values: Values, card: cards.DrawnCard) -> Deck:
+    def also(values: Values, card: cards.DrawnCard) -> Any:
         name = values[card.also]
+        if not name:
+            return gr.skip()
         setting = SHARED.get(name)
         start = None if setting is None else shown(setting, values[parts.form.shared[name]])
         return taken(values).give(card.key, name, "" if start is None else start)
 
-    parts.actions.add.click(add, inputs, parts.deck, **QUICK)
+    parts.actions.add.click(add, inputs, parts.deck, **DEALING)
     for card in drawn:
         for button, how in (
             (card.sooner, lambda deck, key: deck.move(key, -1)),
@@ -107,15 +140,17 @@ def _connect_cards(
             (card.duplicate, Deck.duplicate),
             (card.remove, Deck.remove),
         ):
-            button.click(partial(change, card=card, how=how), inputs, parts.deck, **QUICK)
-        card.picker.input(partial(choose, card=card), inputs | {card.picker}, parts.deck, **QUICK)
+            button.click(partial(change, card=card, how=how), inputs, parts.deck, **DEALING)
+        card.picker.input(partial(choose, card=card), inputs | {card.picker}, parts.deck, **DEALING)
+        for switch, fold in card.folds.items():
+            turn: Any = card.controls[switch]  # Gradio adds its events at run time
+            turn.change(lambda on: gr.update(visible=bool(on)), turn, fold, **QUICK)
         further = inputs | {card.also, *parts.form.shared.values()}
-        card.also.input(partial(also, card=card), further, parts.deck, **QUICK)
+        card.also.input(partial(also, card=card), further, parts.deck, **DEALING)
 
 
 def _connect_form(
     parts: Parts,
-    drawn: list[cards.DrawnCard],
     inputs: set[Block],
     taken: Callable[[Values], Deck],
     lab: Playground,
@@ -153,17 +188,9 @@ def _connect_form(
     starts = [parts.actions.run.click, form.prompt.submit]
     gr.on(starts, run, inputs, parts.live, **RUNNING)
     parts.actions.step.click(step, inputs, parts.live, **RUNNING)
-    gr.on(
-        [field.change for field in (*form.fields, *_controls(drawn))],  # type: ignore[attr-defined]  # Gradio adds events at run time
-        remember,
-        inputs,
-        parts.browser,
-        trigger_mode="always_last",
-        queue=False,
-        **QUIET,
-    )
+    parts.browser.changed(remember, inputs, parts.browser, **QUICK)
     link = take.make_link.click(state, inputs, take.link, **QUICK)
-    link.then(None, [take.link, parts.tabs.opened], take.link, js=browser.LINK, **QUIET)
+    link.then(None, take.link, take.link, js=browser.LINK, **QUIET)
     configurations.connect_cards(
         take.configurations,
         inputs,

@@ -57,7 +57,7 @@ def _card(place: int, deck: Deck, lab: Playground, limits: Limits) -> DrawnCard:
     with gr.Column(min_width=230, variant="panel", elem_classes="card", key=("card", card.key)):
         with gr.Row(elem_classes="card-head", key=("head", card.key)):
             picker = gr.Dropdown(
-                [(readable(id), id) for id in lab.offered()],
+                [(readable(id), id) for id in dict.fromkeys([*lab.offered(), card.strategy])],
                 value=card.strategy,
                 label="strategy",
                 show_label=False,

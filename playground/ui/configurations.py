@@ -22,15 +22,15 @@ from gradio.processing_utils import save_bytes_to_cache
 from engine.errors import PlaygroundError
 from engine.settings import SHARED
 from playground import Playground, configs
-from playground.ui import config_cards
+from playground.ui import config_cards, web
 from playground.ui.controls import shown
 from playground.ui.deck import Deck
+from playground.ui.messages import warn
 
 Values = Mapping[Block, Any]
 # The deck as its controls show it, and the settings for every strategy.
 Taken = tuple[Deck, Mapping[str, Any]]
 
-_HERE = Path(__file__).parent
 _WHAT_IT_DOES = (
     "A file holds what `GenerationConfig.from_pretrained` reads, one per card. Loading files "
     "replaces the cards and the settings for every strategy; the prompt and the seed stay."
@@ -56,8 +56,8 @@ def section() -> Section:
         view = gr.HTML(
             value="",
             html_template='<div class="own"></div><div class="runs"></div>',
-            css_template=_file("configurations.css"),
-            js_on_load=_file("configurations.js"),
+            css_template=web.text("configurations.css"),
+            js_on_load=web.text("configurations.js"),
             apply_default_css=False,
             elem_id="changes",
         )
@@ -88,10 +88,6 @@ def section() -> Section:
         )
         gr.Markdown(_WHAT_IT_DOES, elem_classes="summary")
     return Section(fold, view, look, name, save, saved, load)
-
-
-def _file(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
 
 
 def connect_cards(
@@ -175,7 +171,7 @@ def connect_load(
 
 def _warn(words: Sequence[str]) -> None:
     for sentence in words:
-        gr.Warning(html.escape(sentence), duration=20)  # the toast reads HTML
+        warn(sentence)
 
 
 def overview(lab: Playground, take: Callable[[], Taken]) -> str:

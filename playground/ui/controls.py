@@ -62,7 +62,10 @@ def _number(
         common["value"] = None if common["value"] is None else spelled(common["value"])
         return gr.Textbox(placeholder=AUTOMATIC, max_lines=1, **common)
     step = 1 if setting.kind is int else 0.01 if high - low >= 1 else 0.001
-    common["value"] = min(common["value"], high)  # a default may be more than the server allows
+    # Text where the card had another strategy, and a default may be more than the server allows.
+    number = read(setting, common["value"])
+    number = number if isinstance(number, int | float) else default
+    common["value"] = max(low, min(number, high))
     return gr.Slider(low, high, step=step, **common)
 
 

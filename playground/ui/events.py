@@ -20,37 +20,49 @@ from playground.ui.controls import shown
 from playground.ui.deck import Deck
 from playground.ui.handlers import Runs, wished
 from playground.ui.loading import Labs
-from playground.ui.parts import KINDS, QUICK, QUIET, RUNNING, Parts, spoken, visitor, warn
+from playground.ui.messages import spoken, warn
+from playground.ui.parts import KINDS, QUICK, QUIET, RUNNING, Parts, buttons, visitor
 from playground.ui.presets import PRESETS, Preset
 from playground.ui.state import decode
 
 
 def connect(page: gr.Blocks, parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
     """Connect everything that needs no card."""
-    _connect_model(page, parts, labs)
+    _connect_model(page, parts, labs, runs)
     _connect_presets(parts, limits)
     _connect_runs(page, parts, labs, runs)
     _connect_arrival(parts, labs, limits, runs)
     tab_events.connect(parts, labs, limits, runs)
 
 
-def _connect_model(page: gr.Blocks, parts: Parts, labs: Labs) -> None:
+def _connect_model(page: gr.Blocks, parts: Parts, labs: Labs, runs: Runs) -> None:
     """Ask for the model until it is there; an answer that is lost on its way is asked for again."""
 
-    def ask(name: str) -> tuple[Any, ...]:
-        try:
-            loader = labs.loader(name)
-            if not loader.done:
-                return f"Loading {name} … {loader.seconds:.0f} s", "", gr.Timer(active=True)
-            loader.lab()
-            return "", name, gr.Timer(active=False)
-        except Exception as error:
-            why = error if isinstance(error, PlaygroundError) else "the server's log says why"
-            return f"{name} could not be loaded: {why}", "", gr.Timer(active=False)
+    def ask(name: str, loaded: str, request: gr.Request) -> tuple[Any, ...]:
+        words, there, waiting = _looked_for(name, labs)
+        # The cards stay, with all that was set, until those of the other model are drawn; a press
+        # before that would run the model that is no longer chosen.
+        drawn = there and there == loaded
+        usable = buttons(running=not drawn or runs.going(visitor(request)))[:2]
+        return words, there or loaded, gr.Timer(active=waiting), *usable
 
     again = gr.Timer(0.5)
-    outputs = [parts.loading, parts.loaded, again]
-    gr.on([page.load, again.tick, parts.model.change], ask, parts.model, outputs, **QUICK)
+    outputs = [parts.loading, parts.loaded, again, parts.actions.run, parts.actions.step]
+    events = [page.load, again.tick, parts.model.change]
+    gr.on(events, ask, [parts.model, parts.loaded], outputs, **QUICK)
+
+
+def _looked_for(name: str, labs: Labs) -> tuple[str, str, bool]:
+    """What to say of a model, its name if it is there, and whether to ask again."""
+    try:
+        loader = labs.loader(name)
+        if not loader.done:
+            return f"Loading {name} … {loader.seconds:.0f} s", "", True
+        loader.lab()
+        return "", name, False
+    except Exception as error:
+        why = error if isinstance(error, PlaygroundError) else "the server's log says why"
+        return f"{name} could not be loaded: {why}", "", False
 
 
 def _connect_presets(parts: Parts, limits: Limits) -> None:
@@ -75,6 +87,14 @@ def _connect_presets(parts: Parts, limits: Limits) -> None:
 def _shown(name: str, value: Any) -> Any:
     """What a shared setting's field shows; without a value, its default."""
     return shown(SHARED[name], SHARED[name].default if value is None else value)
+
+
+def _fitting(field: Any, value: Any, usual: Any) -> Any:
+    """A value that the field can show: a link may come from a server with other limits."""
+    if not isinstance(field, gr.Slider):
+        return value
+    number = isinstance(value, int | float)
+    return max(field.minimum, min(value, field.maximum)) if number else usual
 
 
 def _connect_runs(page: gr.Blocks, parts: Parts, labs: Labs, runs: Runs) -> None:
@@ -127,9 +147,9 @@ def _connect_arrival(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> No
             else:
                 warn(f"The link is for the model {state.model}, which is not offered here.")
             news |= {form.prompt: state.prompt, form.kind: KINDS[state.chat]}
-            default = {name: _shown(name, None) for name in form.shared}
-            filled = {**default, **state.shared}
-            news |= {form.shared[name]: value for name, value in filled.items()}
+            for name, field in form.shared.items():
+                usual = _shown(name, None)
+                news[field] = _fitting(field, state.shared.get(name, usual), usual)
             news[parts.deck] = deck.deal(state.cards[: limits.strategies]) if state.cards else deck
         return news
 

@@ -67,10 +67,6 @@ class Feed:
         """Say whether the runs are playing, paused or over."""
         self._line({"pace": words})
 
-    def keep(self, state: str) -> None:
-        """Hand the browser what restores this comparison."""
-        self._line({"keep": state})
-
     def _line(self, news: Mapping[str, Any]) -> None:
         self._lines.append(_line(news))
 

@@ -1,12 +1,11 @@
 """What happens between Run and the last token: updates in, screens out, a way to hold and to stop.
 
-Knows the lab, boards and whose run is whose. Refuses to know layout and components, but for
-Gradio's message to the visitor: here a `PlaygroundError` becomes words on the page.
+Knows the lab, boards and whose run is whose. Refuses to know layout and components. What goes wrong
+is said on the status line, and in a message.
 """
 
 from __future__ import annotations
 
-import html
 import queue
 import threading
 import time
@@ -15,14 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import gradio as gr
-
 from engine.errors import PlaygroundError
 from engine.pace import Pace
 from engine.settings import Limits
 from engine.trace import Trace, Update
 from playground import Playground
 from playground.ui.board import Asked, Board, Column, Inherited
+from playground.ui.messages import warn
 
 REFRESH = 0.03  # seconds between two pieces of news
 # Seconds between two screens that Gradio carries: each costs its browser side some 30 ms, however
@@ -158,7 +156,7 @@ class Runs:
         more column."""
         board = self._boards.get(visitor)
         if board is None:
-            gr.Warning("These runs are no longer kept; run them again to fork them.")
+            warn("These runs are no longer kept; run them again to fork them.")
             return
 
         def begin(pace: Pace) -> Iterable[Update]:
@@ -200,8 +198,7 @@ class Runs:
                     due = time.monotonic() + SCREEN
             feed.say(_verdict(board.traces, going.pace))
         except PlaygroundError as error:
-            # The toast reads HTML, the status line does not.
-            gr.Warning(html.escape(str(error)))
+            warn(str(error))
             feed.say(str(error), error=True)
         except GeneratorExit:
             self._free(visitor, going)

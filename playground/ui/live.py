@@ -9,12 +9,12 @@ because Gradio evaluates templates as scripts.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-_HERE = Path(__file__).parent
+from playground.ui import web
+
 _SCRIPTS = (
     "store.js",
     "writing.js",
@@ -43,13 +43,9 @@ def component(news: Callable[[Any], Awaitable[str]]) -> gr.HTML:
     return gr.HTML(
         value="",
         server_functions=[more],
-        html_template=_file("live.html"),
-        css_template="\n".join(map(_file, _STYLES)),
-        js_on_load="\n".join(map(_file, _SCRIPTS)),
+        html_template=web.text("live.html"),
+        css_template=web.text(*_STYLES),
+        js_on_load=web.text(*_SCRIPTS),
         apply_default_css=False,
         elem_id="live",
     )
-
-
-def _file(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")

@@ -1,18 +1,20 @@
-"""How the page looks: Gradio's theme in our colours, the visitor's own fonts, our stylesheet.
+"""How the page looks: Gradio's theme in our colours, the visitor's own fonts, our stylesheets.
 
 Nothing here is fetched: a font from a web service would be a request that leaves the machine.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gradio as gr
 
-CSS = Path(__file__).with_name("page.css")
+from playground.ui import web
+
+CSS = [web.path("page.css"), web.path("reach.css")]
+JS = web.text("reach.js")
 
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 _MONO = ("ui-monospace", "Consolas", "DejaVu Sans Mono", "monospace")
+_RED, _DARK_RED = "#dc2626", "#b91c1c"
 
 
 def theme() -> gr.themes.Base:
@@ -32,4 +34,14 @@ def theme() -> gr.themes.Base:
         input_placeholder_color_dark="*neutral_400",
         block_info_text_color="*neutral_500",
         block_info_text_color_dark="*neutral_400",
+        # Its accent and its buttons stay below 4.5:1 as well, on white and under white.
+        color_accent="*primary_600",
+        link_text_color="*primary_600",
+        link_text_color_dark="*primary_400",
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
+        button_cancel_background_fill=_RED,
+        button_cancel_background_fill_hover=_DARK_RED,
+        button_cancel_background_fill_dark=_RED,
+        button_cancel_background_fill_hover_dark=_DARK_RED,
     )

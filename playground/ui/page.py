@@ -132,7 +132,7 @@ def _actions() -> Actions:
 
 
 def _tabs() -> Tabs:
-    with gr.Tabs(elem_id="tabs") as all_tabs:
+    with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as all_tabs:
         with gr.Tab("Step", id="step") as of_step:
             step.view()
         with gr.Tab("Tree", id="tree") as of_tree:

@@ -5,17 +5,14 @@ Knows names alone. Refuses to know where a part stands and what happens to it.
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
 from gradio.components import Component
 
-from engine.errors import PlaygroundError
 from playground.ui.across import Across
 from playground.ui.figures import Figures
 from playground.ui.take import Take
@@ -34,6 +31,9 @@ QUIET: dict[str, Any] = {
 }
 # Through the queue, though they are quick: Gradio tells of a changed state only there.
 QUICK: dict[str, Any] = {**QUIET, "concurrency_limit": None}
+# One after the other: a dropdown tells of a choice twice, and the second time nothing may change,
+# as the cards would be drawn twice.
+DEALING: dict[str, Any] = {**QUIET, "concurrency_limit": 1, "concurrency_id": "deck"}
 # Runs share one limit, whatever began them. A press right after the last word of a run counts, even
 # if Gradio has not heard of its end; who has one going on gets no other.
 RUNNING: dict[str, Any] = {
@@ -109,25 +109,6 @@ class Parts:
     live: gr.HTML
     tabs: Tabs
     browser: gr.HTML
-
-
-def spoken(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, but what a person may read becomes a message and everything stays as it is."""
-
-    @wraps(function)
-    def speaking(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except PlaygroundError as error:
-            warn(str(error))
-            return gr.skip()
-
-    return speaking
-
-
-def warn(words: str) -> None:
-    """Show a message; it may quote anybody, and the toast reads HTML."""
-    gr.Warning(html.escape(words), duration=20)
 
 
 def visitor(request: gr.Request) -> str:

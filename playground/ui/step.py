@@ -6,24 +6,19 @@ runs. Its template is constant, because Gradio evaluates templates as scripts.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gradio as gr
 
-_HERE = Path(__file__).parent
+from playground.ui import web
+
 _SCRIPTS = ("store.js", "writing.js", "step_reading.js", "step_words.js", "step.js")
 
 
 def view() -> gr.HTML:
     """The Step view of the place that the page's store points at."""
     return gr.HTML(
-        html_template=_file("step.html"),
-        css_template=_file("step.css"),
-        js_on_load="\n".join(map(_file, _SCRIPTS)),
+        html_template=web.text("step.html"),
+        css_template=web.text("tools.css", "step.css"),
+        js_on_load=web.text(*_SCRIPTS),
         apply_default_css=False,
         elem_id="step-view",
     )
-
-
-def _file(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")

@@ -23,7 +23,8 @@ from playground.ui.card_events import shared
 from playground.ui.deck import Deck
 from playground.ui.handlers import Runs, wished
 from playground.ui.loading import Labs
-from playground.ui.parts import QUICK, Parts, Tabs, Values, buttons, spoken, visitor
+from playground.ui.messages import spoken
+from playground.ui.parts import QUICK, Parts, Tabs, Values, buttons, visitor
 
 Drawn = dict[Block, Any]
 File = Callable[[Sequence[Trace]], tuple[str, str]]
@@ -41,20 +42,22 @@ def _connect_figures(parts: Parts, labs: Labs, runs: Runs) -> None:
     figures = _outputs(tabs)
 
     def finish(opened: str, request: gr.Request) -> Drawn:
-        switched = zip(
-            parts.actions.switched, buttons(running=runs.going(visitor(request))), strict=True
-        )
-        return {**dict(switched), **_drawn(tabs, opened, runs.board(visitor(request)), labs)}
+        now = buttons(running=runs.going(visitor(request)))
+        switched = dict(zip(parts.actions.switched, now, strict=True))
+        return {**switched, **turned(opened, request)}
 
-    def turn(request: gr.Request, opened: str) -> Drawn:
-        return {tabs.opened: opened, **_drawn(tabs, opened, runs.board(visitor(request)), labs)}
+    def turned(opened: str, request: gr.Request) -> Drawn:
+        board = runs.board(visitor(request))
+        if board is not None:
+            board.tab = opened
+        return {tabs.opened: opened, **_drawn(tabs, board, labs)}
 
-    def pin(opened: str, event: gr.EventData, request: gr.Request) -> Drawn:
+    def pin(event: gr.EventData, request: gr.Request) -> Drawn:
         board = runs.board(visitor(request))
         at = wished(event._data).get("at")
         if board is not None:
             board.at = at if type(at) is int and at >= 0 else None
-        return _drawn(tabs, opened, board, labs)
+        return _drawn(tabs, board, labs)
 
     @spoken
     def score(request: gr.Request) -> Drawn:
@@ -64,21 +67,25 @@ def _connect_figures(parts: Parts, labs: Labs, runs: Runs) -> None:
 
     # By default Gradio drops an event while the last one like it is on its way.
     told = {**QUICK, "trigger_mode": "multiple"}
-    parts.live.over(finish, tabs.opened, [*parts.actions.switched, *figures], **told)
-    parts.live.pinned(pin, tabs.opened, figures, **{**QUICK, "trigger_mode": "always_last"})
+    further = [*parts.actions.switched, tabs.opened, *figures]
+    parts.live.over(finish, tabs.opened, further, **told)
+    parts.live.pinned(pin, None, figures, **{**QUICK, "trigger_mode": "always_last"})
     for name, each in tabs.each.items():
-        each.select(_turned(turn, name), None, [tabs.opened, *figures], **QUICK)
+        listener, outputs = _turning(turned, name), [tabs.opened, *figures]
+        each.select(listener, None, outputs, js=browser.turned(name), **QUICK)
     how = {**QUICK, "show_progress": "minimal", "show_progress_on": None, "concurrency_limit": 2}
     tabs.across.score.click(score, None, tabs.across.scored.outputs, **how)
 
 
-def _turned(turn: Callable[..., Drawn], name: str) -> Callable[[gr.Request], Drawn]:
+def _turning(
+    turned: Callable[[str, gr.Request], Drawn], name: str
+) -> Callable[[gr.Request], Drawn]:
     """A listener of one tab; a closure, as Gradio hands no request to a partial."""
 
-    def turned(request: gr.Request) -> Drawn:
-        return turn(request, name)
+    def turn(request: gr.Request) -> Drawn:
+        return turned(name, request)
 
-    return turned
+    return turn
 
 
 def _outputs(tabs: Tabs) -> list[Block]:
@@ -91,22 +98,26 @@ def _outputs(tabs: Tabs) -> list[Block]:
     ]
 
 
-def _drawn(tabs: Tabs, opened: str, board: Board | None, labs: Labs) -> Drawn:
+def _drawn(tabs: Tabs, board: Board | None, labs: Labs) -> Drawn:
     """What the open tab shows of a board, by component."""
-    nothing: Drawn = {tabs.take.which: gr.skip()}  # Gradio wants some answer
     if board is None or not board.traces:
-        return nothing
-    if opened == "why":
+        return {tabs.take.which: gr.skip()}  # Gradio wants some answer
+    with board.drawing:
+        return _drawn_now(tabs, board, labs)
+
+
+def _drawn_now(tabs: Tabs, board: Board, labs: Labs) -> Drawn:
+    if board.tab == "why":
         return _named(tabs.why.outputs, tabs.why.drawn(board.traces, board.at))
-    if opened == "across":
+    if board.tab == "across":
         outputs = [*tabs.across.figures.outputs, tabs.across.table]
         return _named(outputs, across.drawn(tabs.across, board.traces, board.at))
-    if opened == "take":
+    if board.tab == "take":
         return {
             tabs.take.which: gr.Dropdown(choices=take.names(board), value=take.WHOLE),
             tabs.take.code: _program(board, take.WHOLE, labs),
         }
-    return nothing
+    return {tabs.take.which: gr.skip()}
 
 
 def _program(board: Board, which: str, labs: Labs) -> str:

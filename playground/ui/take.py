@@ -83,7 +83,14 @@ def tab() -> Take:
                 elem_id="which",
             )
             save_code = gr.Button("Save the program", size="sm", scale=0, elem_id="save-code")
-        program = gr.Code(language="python", interactive=False, show_label=False, max_lines=30)
+        program = gr.Code(
+            language="python",
+            interactive=False,
+            show_label=False,
+            label="Python code",
+            wrap_lines=True,
+            buttons=["copy"],
+        )
         gr.Markdown(_CODE, elem_classes="summary")
     section = configurations.section()
     return Take(make_link, link, traces, opened, made, which, program, save_code, section)
@@ -102,6 +109,8 @@ def program(board: Board, which: str, lab: Playground) -> str:
     """The program of a column, or of all that are no forks."""
     if which == WHOLE:
         first = [column.asked for column in board.columns if column.origin is None]
+        if any(asked.prompt != first[0].prompt for asked in first):
+            raise PlaygroundError("these runs have several prompts; choose one of them")
         choices = [asked.choice for asked in first]
         return python_api(lab, first[0].prompt, choices, **first[0].shared)
     column = board.column(int(which) if which.isdigit() else which)
@@ -142,11 +151,23 @@ def opened(path: str, limits: Limits) -> Board:
         raise PlaygroundError(
             f"{file.name} holds {len(traces)} traces; at most {limits.columns} columns are shown"
         )
-    board = Board(traces[0].model)
-    for trace in traces:
-        board.put(_asked(trace), trace)
+    try:
+        board = _board(traces)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise PlaygroundError(f"{file.name} holds a trace that cannot be shown") from error
     board.feed.say(f"Opened {file.name}: nothing was run.")
     board.feed.pace("over")
+    return board
+
+
+def _board(traces: Sequence[Trace]) -> Board:
+    """The traces as columns; anybody may have written them, and what is in them may be anything."""
+    # A name of several is no model's: nothing is run, but everything can be looked at.
+    board = Board(" and ".join(dict.fromkeys(trace.model for trace in traces)))
+    for trace in traces:
+        if not all(isinstance(words, str) for words in (trace.model, trace.prompt)):
+            raise TypeError("a model and a prompt are words")
+        board.put(_asked(trace), trace)
     return board
 
 
@@ -155,7 +176,7 @@ def _asked(trace: Trace) -> Asked:
     settings = ", ".join(f"{name} {value}" for name, value in trace.settings.items())
     return Asked(
         prompt=trace.prompt,
-        choice=(trace.strategy, trace.settings),
-        shared={"seed": trace.seed},
+        choice=(trace.strategy, {**trace.settings, "seed": trace.seed}),
+        shared={},
         heading=(cards.readable(trace.strategy), settings or "no settings of its own"),
     )

@@ -6,11 +6,10 @@ runs. Its template is constant, because Gradio evaluates templates as scripts.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gradio as gr
 
-_HERE = Path(__file__).parent
+from playground.ui import web
+
 _SCRIPTS = (
     "store.js",
     "writing.js",
@@ -24,13 +23,9 @@ _SCRIPTS = (
 def view() -> gr.HTML:
     """The trees of the columns that the page's store holds."""
     return gr.HTML(
-        html_template=_file("tree.html"),
-        css_template=_file("tree.css"),
-        js_on_load="\n".join(map(_file, _SCRIPTS)),
+        html_template=web.text("tree.html"),
+        css_template=web.text("tools.css", "tree.css"),
+        js_on_load=web.text(*_SCRIPTS),
         apply_default_css=False,
         elem_id="tree-view",
     )
-
-
-def _file(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 
-const HERE = new URL("../../playground/ui/", import.meta.url);
+const HERE = new URL("../../playground/ui/web/", import.meta.url);
 
 // The names some scripts declare, run as Gradio runs them: as the body of one function.
 export function load(files, names, given = {}) {

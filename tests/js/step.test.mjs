@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 
 const source = ["writing.js", "step_reading.js", "step_words.js"]
-  .map((name) => readFileSync(new URL(`../../playground/ui/${name}`, import.meta.url), "utf8"))
+  .map((name) => readFileSync(new URL(`../../playground/ui/web/${name}`, import.meta.url), "utf8"))
   .join("\n");
 const names = "candidatesOf, stagesOf, sizeOf, massOf, barScale, headline, reasons, effect, percent, PROCESSORS";
 const step = new Function(`${source}\nreturn { ${names} };`)();

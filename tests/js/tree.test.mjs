@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 
 const source = ["writing.js", "tree_layout.js", "tree_words.js"]
-  .map((name) => readFileSync(new URL(`../../playground/ui/${name}`, import.meta.url), "utf8"))
+  .map((name) => readFileSync(new URL(`../../playground/ui/web/${name}`, import.meta.url), "utf8"))
   .join("\n");
 const names = "merge, mark, countOf, layOut, branched, depthPlaces, spokenName, cardLines, shortened, pathText";
 const tree = new Function(`${source}\nreturn { ${names} };`)();

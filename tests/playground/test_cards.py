@@ -311,3 +311,10 @@ def test_settings_that_matter_only_with_another_are_seen_only_then(lab):
     assert drawing.folds["do_sample"].visible and not plain.folds["do_sample"].visible
     assert sampling.folds == {}  # it always draws
     assert set(plain.controls) == set(drawing.controls)  # what is hidden keeps its value
+
+
+@pytest.mark.parametrize(("typed", "shows"), [("7", 7), ("500", LIMITS.rows), ("many", 4), ("", 4)])
+def test_what_was_typed_for_one_strategy_fits_the_slider_of_another(lab, typed, shows):
+    deck = Deck().add("sample", {"top_k": typed}).choose(0, "contrastive_search")
+    [card], _ = drawn(deck, lab)
+    assert card.controls["top_k"].value == shows

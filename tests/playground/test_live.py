@@ -20,9 +20,11 @@ from playground.ui.feed import Feed, stop_words
 from playground.ui.forks import at_edit, at_token
 from playground.ui.handlers import Runs, batches
 from playground.ui.loading import Loader
+from playground.ui.state import State, encode
 from tests.playground.browsing import (
     column,
     opened,
+    over,
     running,
     served,
     states,
@@ -80,6 +82,26 @@ def test_run_runs_as_soon_as_it_can_be_pressed_however_long_the_cards_take(serve
         for _ in range(3):
             with opened(browser, address) as page, following(page, "toys"):
                 pass
+    finally:
+        gate.write_text("")
+
+
+@pytest.mark.parametrize("seconds", ["0", "0.1", "0.4"])
+def test_a_press_before_the_cards_of_a_link_are_drawn_is_kept_until_they_are(
+    server, browser, seconds
+):
+    address, gate, _ = server
+    link = "#s=" + encode(State("toy", "toys", cards=(("greedy", {}),) * 2))
+    gate.write_text(seconds)
+    try:
+        for _ in range(3):
+            with opened(browser, address, link) as page:
+                wait(lambda: page.input_value("#prompt textarea") == "toys")
+                with over(page):
+                    page.evaluate(
+                        "() => { const run = document.querySelector('#run button, button#run');"
+                        " run.disabled = false; run.click(); }"
+                    )
     finally:
         gate.write_text("")
 

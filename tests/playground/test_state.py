@@ -4,12 +4,14 @@ import base64
 import json
 import zlib
 
+import gradio as gr
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import PlaygroundError
 from playground.ui.deck import Deck
+from playground.ui.events import _fitting
 from playground.ui.state import LARGEST, State, decode, encode
 
 shown = st.one_of(st.text(), st.integers(-(10**6), 10**6), st.booleans())
@@ -74,3 +76,9 @@ WHOLE = {"version": 1, "model": "m", "prompt": "p", "chat": False, "shared": {},
 def test_a_strange_link_is_refused_in_words(text):
     with pytest.raises(PlaygroundError, match="this link cannot be read"):
         decode(text)
+
+
+@pytest.mark.parametrize(("value", "shows"), [(5, 5), (500, 100), (-1, 1), ("many", 48)])
+def test_a_link_from_a_server_with_other_limits_fits_the_field(value, shows):
+    assert _fitting(gr.Slider(1, 100), value, 48) == shows
+    assert _fitting(gr.Textbox(), value, 48) == value

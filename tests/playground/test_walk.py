@@ -91,6 +91,7 @@ def test_a_run_can_be_held_and_stopped_while_it_waits(page):
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("Space")
         wait(lambda: states(page)[GREEDY] == "paused")
+        page.wait_for_timeout(600)  # the step under way may still come
         before = length(page, GREEDY)
         page.wait_for_timeout(600)  # nothing may come in this time
         assert length(page, GREEDY) == before < 200
@@ -127,8 +128,12 @@ def test_pressing_a_token_pins_that_step_in_every_view(ran, lab):
     trace = expected(lab, SAMPLE)
     tokens(page, SAMPLE).nth(3).click()
     assert at(page) == 3
-    for index in range(3):
-        assert tokens(page, index).nth(3).get_attribute("aria-current")
+    for index in range(3):  # the columns are painted with the next frame
+        page.wait_for_function(
+            "index => document.querySelectorAll('#live .column')[index]"
+            ".querySelectorAll('.token')[3]?.ariaCurrent",
+            arg=index,
+        )
     page.keyboard.press("Escape")
     step = trace.steps[3]
     sentence = page.locator("#step-view h3, #step-view .headline").first

@@ -179,7 +179,7 @@ def main():
         return Lab(gate)
 
     page = build(Labs(["toy"], load), Limits())
-    page.launch(server_port=port, theme=theme(), css_paths=[CSS], run_history=False, quiet=True)
+    page.launch(server_port=port, theme=theme(), css_paths=CSS, run_history=False, quiet=True)
 
 
 if __name__ == "__main__":

@@ -26,12 +26,13 @@ function arrive() {
   const link = address.get("s");
   const before = kept();
   const followed = link && link !== before.followed;
-  if (followed) keep({ followed: link, feed: null });
+  if (followed) keep({ followed: link, state: link, tab: address.get("tab"), feed: null });
   const look = followed ? address.get("look")?.split(".") : before.look;
   if (look?.length === 2) store.paint({ background: look[0], underline: look[1] });
   const arrived = followed
     ? { state: link, tab: address.get("tab") }
     : { state: before.state, tab: before.tab, feed: before.feed };
+  if (arrived.tab) store.turn(arrived.tab);
   if (arrived.state || arrived.feed) trigger("arrived", arrived);
 }
 
@@ -50,10 +51,37 @@ function hear() {
 }
 
 store.subscribe((change) => {
-  if (change.kind === "keep") keep({ state: change.state });
   if (change.kind === "column") keep({ feed: store.feed });
   if (change.kind === "look") keep({ look: [store.look.background, store.look.underline] });
+  if (change.kind === "tab") keep({ tab: store.tab });
 });
+
+// Whatever a visitor does to the form reaches the document as one of these; Python hears of it when
+// they rest and no cards are being drawn, as an event of the old ones would reach nobody.
+let rest = 0;
+function restart() {
+  clearTimeout(rest);
+  rest = setTimeout(() => (store.drawn ? trigger("changed") : restart()), 1000);
+}
+for (const doing of ["input", "change", "click"]) document.addEventListener(doing, restart);
+
+// A server that was started anew knows nothing of this page: what is pressed here reaches nobody, and
+// Gradio finds that out only where something was on its way. So whoever comes back to the page or
+// presses something has it asked.
+const ANEW = "The server was started anew. Reload this page to go on: the form comes back, the columns do not.";
+let greeted = 0;
+async function greet() {
+  if (document.hidden || Date.now() - greeted < 3000) return;
+  greeted = Date.now();
+  try {
+    const { app_id: now } = await (await fetch("gradio_api/app_id")).json();
+    if (now !== globalThis.gradio_config.app_id) store.tell({ kind: "say", words: ANEW, error: true });
+  } catch {
+    // Nobody is there; Gradio says so and looks for them.
+  }
+}
+document.addEventListener("visibilitychange", greet);
+document.addEventListener("click", greet);
 
 watch("value", hear);
 arrive();

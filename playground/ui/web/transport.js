@@ -49,7 +49,7 @@ function iconOf(name) {
   return picture;
 }
 
-const player = { buttons: {}, timer: 0, drawn: "" };
+const player = { buttons: {}, timer: 0, drawn: "", pace: "over" };
 
 function press(wish) {
   const now = { pace: store.pace, replaying: player.timer !== 0, position: positionOf(store), length: store.length };
@@ -124,6 +124,14 @@ function onKey(event) {
   press(wish);
 }
 
+// A button that is switched off loses the focus, and the reader the place: the bar takes it, where all keys work.
+function catchFocus(paceChanged) {
+  const bar = part("transport");
+  const focused = document.activeElement;
+  const lost = paceChanged ? focused?.matches("#run, #step, #stop") : focused?.disabled && bar.contains(focused);
+  if (lost) bar.focus({ preventScroll: true });
+}
+
 function refreshTransport() {
   const { length, pace } = store;
   const position = positionOf(store);
@@ -141,6 +149,9 @@ function refreshTransport() {
   step.disabled = position >= length && pace === "over";
   end.disabled = position >= length && store.cursor.at === null;
   play.disabled = !length && pace === "over";
+  catchFocus(false);
+  if (player.pace !== pace) catchFocus(true);
+  player.pace = pace;
   if (play.dataset.icon !== String(going)) {
     play.dataset.icon = String(going);
     play.replaceChildren(iconOf(going ? "pause" : "play"));

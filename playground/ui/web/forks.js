@@ -42,10 +42,28 @@ function visit(run) {
   root.animate([{ boxShadow: `0 0 0 3px ${ring}` }, { boxShadow: "0 0 0 3px transparent" }], { duration: 1500 });
 }
 
+let forksBefore = Infinity; // when somebody asked for one more
+
+// What was pressed goes away: the focus waits at the column, and follows to the fork when that is there.
+function leaveFrom(column) {
+  column.root.focus({ preventScroll: true });
+  forksBefore = forksOf().length;
+}
+
+function follow(forks) {
+  if (forks.length <= forksBefore) return;
+  forksBefore = Infinity;
+  if (!document.activeElement?.matches("#live .column")) return;
+  const { root } = shown.get(forks.at(-1));
+  root.focus({ preventScroll: true });
+  root.scrollIntoView({ block: "nearest", behavior: calm() ? "auto" : "smooth" });
+}
+
 // The tree, as nested lists; there is none before the first fork.
 function drawForks() {
   const forks = forksOf();
   for (const [run, column] of shown) column.root.hidden = folded.has(run);
+  follow(forks);
   const nav = part("forks");
   nav.hidden = !forks.length;
   if (forks.length) nav.replaceChildren(make("b", "", "Forks"), branch(null));
@@ -109,6 +127,7 @@ function edit(column) {
     event.preventDefault();
     if (busy()) return;
     endEdit(column);
+    leaveFrom(column);
     trigger("edited", { column: column.run.key, lead, text: field.value });
   });
   form.addEventListener("keydown", (event) => event.key === "Escape" && endEdit(column));

@@ -123,6 +123,14 @@ class Store {
     this.pace = "over"; // or playing, paused
     this.cursor = { at: null, column: null, replay: false, step: null };
     this.look = { background: "probability", underline: "rank" };
+    this.drawing = { wanted: 0, done: 0 }; // how often the cards were to be drawn, and were
+    this.tab = "step"; // the open one below the columns
+    this.view = "step"; // the last of them that showed something of the runs
+  }
+
+  // Whether the cards are there, and none of them is being drawn anew.
+  get drawn() {
+    return this.drawing.done > 0 && this.drawing.done === this.drawing.wanted;
   }
 
   // Forks stand right behind what they were forked from.
@@ -175,7 +183,14 @@ class Store {
     this.tell({ kind: "look" });
   }
 
-  // A listener is called with what changed: {kind: "reset" | "column" | "steps" | "say" | "pace" | "keep" | "cursor" | "look", …}.
+  turn(tab) {
+    this.tab = tab;
+    if (tab !== "take") this.view = tab;
+    this.tell({ kind: "tab" });
+  }
+
+  // A listener is called with what changed, {kind: "reset" | "column" | "steps" | "say" | "pace" | "cursor" |
+  // "look" | "tab", …}.
   subscribe(listener) {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
@@ -226,8 +241,6 @@ class Store {
     } else if (news.pace !== undefined) {
       this.pace = news.pace;
       this.tell({ kind: "pace" });
-    } else if (news.keep !== undefined) {
-      this.tell({ kind: "keep", state: news.keep });
     } else if (news.say !== undefined) {
       this.tell({ kind: "say", words: news.say, error: news.error });
     }

@@ -137,7 +137,9 @@ function tell(item, anchor, { run }) {
   card.style.top = `${top}px`;
 }
 
-addEventListener("scroll", () => looked && forget(), { passive: true, capture: true });
+// The pointer is elsewhere after a scroll; the focus takes its card with it.
+const focused = () => looked?.box.elements.get(looked.key) === document.activeElement;
+addEventListener("scroll", () => looked && (focused() ? relook() : forget()), { passive: true, capture: true });
 element.addEventListener("keydown", (event) => event.key === "Escape" && forget());
 
 // --- tools ----------------------------------------------------------------------------------------

@@ -112,6 +112,7 @@ const leadOf = (column) => column.places.findLast((place, at) => at >= column.ru
 
 function fork(wish, { column, at }) {
   if (busy()) return;
+  leaveFrom(column);
   conceal();
   trigger("forked", { column: column.run.key, lead: leadOf(column), at, ...wish });
 }
@@ -206,7 +207,8 @@ function mountCard() {
   });
   element.addEventListener("pointerleave", retreat);
   element.addEventListener("focusin", (event) => tokenAt(event) && reveal(tokenAt(event)));
-  element.addEventListener("focusout", (event) => !card.pinned && leaves(event) && conceal());
+  // Whoever walks on with the keyboard leaves no card behind that hides where they are.
+  element.addEventListener("focusout", (event) => (event.relatedTarget || !card.pinned) && leaves(event) && conceal());
   card.node.addEventListener("keydown", walkCard);
   document.addEventListener("pointerdown", (event) => {
     if (card.pinned && !card.node.contains(event.target) && !tokenAt(event)) conceal();
