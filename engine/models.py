@@ -19,7 +19,7 @@ import transformers
 from huggingface_hub import errors as hub
 from transformers import PreTrainedModel
 
-from engine import embedded
+from engine import attention, embedded, linear
 from engine.embedded_smollm2 import SMOLLM2
 from engine.embedded_stories15m import STORIES15M
 from engine.errors import PlaygroundError, did_you_mean
@@ -30,6 +30,8 @@ EMBEDDED: dict[str, Callable[..., Path]] = {
     recipe.name: partial(embedded.folder, recipe) for recipe in (SMOLLM2, STORIES15M)
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+_ROOM = 2**30  # bytes that packed weights may take where nothing tells how much is free
 
 # What transformers says, and what that means here.
 _MEANINGS = {
@@ -142,9 +144,21 @@ def _read_weights(
             lack = f"{len(missing)} of the weights of {source.name!r} are not there"
             raise PlaygroundError(f"{lack} (first {missing[0]}): they would be random numbers")
         ready: PreTrainedModel = module if device_map else module.to(target.device)
-        return ready.requires_grad_(False)  # `from_pretrained` has called `eval` already
+        ready.requires_grad_(False)  # `from_pretrained` has called `eval` already
+        if target.device.type == "cpu":
+            _quicken(ready, needed)
+        return ready
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise _too_big(source, target, needed) from error
+
+
+def _quicken(module: PreTrainedModel, needed: int) -> None:
+    """Have a CPU do as little as it can; weights are packed where there is room for them twice."""
+    attention.group(module)
+    free = _free(module.device)
+    room = _ROOM if free is None else free // 2
+    if needed <= room and linear.packable(module):
+        linear.pack(module)
 
 
 def _weight_bytes(auto: Any, config: Any, dtype: torch.dtype) -> int:

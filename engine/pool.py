@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
+from engine.attention import BOOLEAN_MASKS
 from engine.backend import Place, Reading
 from engine.errors import PlaygroundError
 from engine.graphs import ROWS, Graphs, bucket, copied, recordable
@@ -58,7 +59,7 @@ class Pool:
         # (slot, width): the last hidden state of the cell at a slot; made when the width is known.
         self._states = torch.empty(0)
         self._selects_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self._bool_mask = model.config._attn_implementation == "sdpa"
+        self._bool_mask = model.config._attn_implementation in BOOLEAN_MASKS
 
     @property
     def used(self) -> int:

@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from engine import embedded, models
+from engine.attention import GROUPED
 from engine.embedded_smollm2 import SMOLLM2
 from engine.errors import PlaygroundError
 from engine.model import Model
@@ -249,7 +250,7 @@ def smollm2() -> Model:
 def test_the_default_is_the_embedded_model_ready_to_generate(smollm2: Model) -> None:
     assert smollm2.name == "smollm2"
     assert smollm2.module.dtype == torch.float32
-    assert smollm2.module.config._attn_implementation == "sdpa"
+    assert smollm2.module.config._attn_implementation == GROUPED
     assert not smollm2.module.training
     assert not any(weight.requires_grad for weight in smollm2.module.parameters())
     assert smollm2.context_length == 8192

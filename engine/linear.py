@@ -1,0 +1,135 @@
+"""Linear layers on a CPU, with the product that is fastest here for so many rows.
+
+A weight is read once for one row and for sixteen, but torch's product with a weight as it is stored
+takes longer for a few rows than their number warrants. Packed for oneDNN it does not, and layers
+that read one input are one product; for one row or for a whole prompt the stored weight is better.
+Whether packing pays on this machine is measured when a model is loaded. Knows torch's layers and
+kernels. Refuses to know models but for what they call layers that read one input.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+log = logging.getLogger(__name__)
+
+# Layers of one block that read one input, in the order they are called.
+SIBLINGS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+ROWS = range(4, 33)  # what packed weights are for
+_WORTH = 0.95  # of the stored weight's time: less gained than this is noise
+_TRIED = 12  # rows
+_SOME = 4  # every so many layers are timed: enough to be more than a cache holds
+_TIMES = 3
+
+
+class _Family:
+    """The packed weight of layers that read one input; each takes its part of the product."""
+
+    def __init__(self, members: Sequence[nn.Linear]) -> None:
+        weights: list[Tensor] = [member.weight for member in members]
+        self.ends = torch.tensor([len(weight) for weight in weights]).cumsum(0).tolist()
+        whole = torch.cat(weights) if len(weights) > 1 else weights[0]
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(whole.detach(), _TRIED)
+        biases: list[Tensor] = [member.bias for member in members if member.bias is not None]
+        self._bias = torch.cat(biases) if biases else None
+        self._last: tuple[Tensor, Tensor] | None = None  # the last input and its product
+
+    def product(self, given: Tensor) -> Tensor:
+        """The product for all layers at once."""
+        onto: Any = torch.ops.mkldnn._linear_pointwise  # operators carry no types
+        product: Tensor = onto(given, self._packed, self._bias, "none", [], "")
+        return product
+
+    def part(self, given: Tensor, place: int) -> Tensor:
+        """One layer's part: the first one has it worked out, the last one lets go of it."""
+        # Read and written as one, because other threads may be using the model.
+        last = self._last
+        product = last[1] if last and last[0] is given else self.product(given)
+        self._last = None if place == len(self.ends) - 1 else (given, product)
+        start = self.ends[place - 1] if place else 0
+        return product[..., start : self.ends[place]]
+
+
+class Packed(nn.Linear):
+    """A linear layer that has its weight packed as well."""
+
+    family: _Family
+    place: int
+
+    def forward(self, given: Tensor) -> Tensor:
+        """The product, by whichever way is faster for so many rows."""
+        if given.numel() // given.shape[-1] in ROWS:
+            return self.family.part(given, self.place)
+        return linear(given, self.weight, self.bias)
+
+
+def pack(model: nn.Module) -> bool:
+    """Pack a model's linear layers if that pays here; it takes the weights' memory once more."""
+    families = [(members, _Family(members)) for members in _families(model)]
+    if not _pays(families):
+        return False
+    for members, family in families:
+        for place, member in enumerate(members):
+            member.__class__ = Packed
+            member.family, member.place = family, place  # type: ignore[assignment]  # now it has
+    return True
+
+
+def packable(model: nn.Module) -> bool:
+    """Whether a model's layers can be packed here: float32 on a CPU that oneDNN knows."""
+    kinds = {(weight.device.type, weight.dtype) for weight in model.parameters()}
+    known: Any = torch.backends.mkldnn  # which carries no types
+    return bool(known.is_available()) and kinds == {("cpu", torch.float32)}
+
+
+def _families(model: nn.Module) -> Iterator[list[nn.Linear]]:
+    """The plain linear layers, those that read one input together."""
+    joined: set[nn.Module] = set()
+    for block in model.modules():
+        for names in SIBLINGS:
+            found = [getattr(block, name, None) for name in names]
+            members = [each for each in found if type(each) is nn.Linear]
+            if len(members) == len(names) and _alike(members):
+                joined.update(members)
+                yield members
+    for layer in model.modules():
+        if type(layer) is nn.Linear and layer not in joined:
+            yield [layer]
+
+
+def _alike(members: Sequence[nn.Linear]) -> bool:
+    return len({(member.in_features, member.bias is None) for member in members}) == 1
+
+
+@torch.inference_mode()
+def _pays(families: Sequence[tuple[list[nn.Linear], _Family]]) -> bool:
+    """Whether packed products of a few rows are faster: both ways in turn, the best of each."""
+    some = families[::_SOME]
+    given = [torch.ones(1, _TRIED, members[0].in_features) for members, _ in some]
+
+    def stored() -> None:
+        for (members, _), rows in zip(some, given, strict=True):
+            for member in members:
+                linear(rows, member.weight, member.bias)
+
+    def packed() -> None:
+        for (_, family), rows in zip(some, given, strict=True):
+            family.product(rows)
+
+    times = [(_seconds(packed), _seconds(stored)) for _ in range(_TIMES)]
+    ours, theirs = min(ours for ours, _ in times), min(theirs for _, theirs in times)
+    log.info("packed products take %.2f of the time of stored ones", ours / theirs)
+    return ours < _WORTH * theirs
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
