@@ -1,8 +1,8 @@
 """What a model says after any cell, whoever asks: callers share passes, and prompts stay read.
 
-Knows one backend, who waits for it and what somebody still holds. Several callers, each on a
-thread of its own, share passes: whoever comes first evaluates for all who wait. Refuses to know
-runs and strategies.
+Knows one backend and what somebody still holds of its answers. Several callers, each on a thread of
+its own, share passes: whoever comes first evaluates for all whose turn it is. Refuses to know runs
+and strategies.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary, ref
 
 from torch import Tensor
@@ -20,18 +19,10 @@ from engine.errors import PlaygroundError
 from engine.measure import Measuring
 from engine.prompt import Prompt
 from engine.trie import Cell
+from engine.turns import Job, Turns
 
 PROMPTS = 4  # prompts kept evaluated: changing a setting does not read them again
-
-
-@dataclass(eq=False)
-class _Job:
-    """What one caller waits for."""
-
-    cells: Sequence[Cell]
-    places: dict[Cell, Place] = field(default_factory=dict)
-    error: Exception | None = None
-    done: bool = False
+PIECE = 96  # tokens of a prompt that are read in one pass where others wait for theirs
 
 
 class Reader:
@@ -41,7 +32,7 @@ class Reader:
         self.backend = backend
         self.lock = lock or threading.Lock()
         self.measuring = Measuring()  # of what this model says
-        self._waiting: list[_Job] = []
+        self.turns = Turns()
         self._prompts: OrderedDict[tuple[tuple[int, ...], ...], Prompt] = OrderedDict()
         # A cell asked for again while somebody still holds what the model said there.
         self._known: WeakKeyDictionary[Cell, ref[Place]] = WeakKeyDictionary()
@@ -62,8 +53,14 @@ class Reader:
         """Evaluate the prompt, unless it is; gives how many tokens that took."""
         if prompt.root is not None:
             return 0
-        cell = self.backend.top(prompt.context).descend(prompt.start)
+        top = self.backend.top(prompt.context)
+        held, ends = None, range(PIECE, len(prompt.start), PIECE)
+        for end in ends:
+            if self.turns.others:
+                held = self.evaluate([top.descend(prompt.start[:end])])
+        cell = top.descend(prompt.start)
         prompt.root = (cell, self.evaluate([cell])[cell])
+        del held  # a piece that nobody holds would have to be read again
         return len(prompt.start)
 
     def states(self, cell: Cell) -> Tensor:
@@ -73,12 +70,12 @@ class Reader:
 
     def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
         """What the model says after each cell; waits are joined with those of other callers."""
-        job = _Job(cells)
-        self._waiting.append(job)
-        with self.lock:
-            if not job.done:
-                jobs, self._waiting = self._waiting, []
-                self._serve(jobs)
+        job = Job(list(dict.fromkeys(cells)))
+        self.turns.join(job)
+        while not job.done:
+            with self.lock:
+                if not job.done:
+                    self._pass()
         error, job.error = job.error, None
         if error is not None:
             try:
@@ -87,20 +84,26 @@ class Reader:
                 del error  # its traceback holds this frame: a cycle would keep the cells alive
         return job.places
 
-    def _serve(self, jobs: Sequence[_Job]) -> None:
+    def _pass(self) -> None:
+        try:
+            self._serve(self.turns.take())
+        finally:
+            self.turns.end()
+
+    def _serve(self, parts: Sequence[tuple[Job, Sequence[Cell]]]) -> None:
         """Evaluate for several callers at once; one that asks too much fails alone."""
         try:
-            places = self._look_up([cell for job in jobs for cell in job.cells])
+            places = self._look_up([cell for _, cells in parts for cell in cells])
         except Exception as error:
-            if len(jobs) > 1:
-                for job in jobs:
-                    self._serve([job])
+            if len(parts) > 1:
+                for part in parts:
+                    self._serve([part])
             else:
-                jobs[0].error, jobs[0].done = error, True
+                parts[0][0].error = error
             return
-        for job in jobs:
-            job.places = {cell: places[cell] for cell in job.cells}
-            job.done = True
+        for job, cells in parts:
+            job.places |= {cell: places[cell] for cell in cells}
+            job.cells = job.cells[len(cells) :]
 
     def _look_up(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
         """What somebody still holds, and from the backend what nobody does."""

@@ -29,25 +29,6 @@ ALL = [
 
 
 @pytest.fixture
-def passes() -> Iterator[Callable[[Model], list[int]]]:
-    """Counts the queries of every forward pass of a model."""
-    hooks = []
-
-    def watch(model: Model) -> list[int]:
-        sizes: list[int] = []
-
-        def note(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-            sizes.append(kwargs["input_ids"].numel())
-
-        hooks.append(model.module.register_forward_pre_hook(note, with_kwargs=True))
-        return sizes
-
-    yield watch
-    for hook in hooks:
-        hook.remove()
-
-
-@pytest.fixture
 def extra() -> Iterator[Callable[..., None]]:
     """Registers strategies for the time of a test."""
     before = dict(register._REGISTER)
@@ -230,7 +211,7 @@ def test_waiting_callers_are_served_by_one_pass(passes: Callable[[Model], list[i
         ]
         for thread in threads:
             thread.start()
-        while len(reader._waiting) < 3:
+        while len(reader.turns) < 3:
             pass
     for thread in threads:
         thread.join()
