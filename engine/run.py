@@ -24,6 +24,7 @@ from engine.processing import processed
 from engine.reader import Reader
 from engine.record import Recorder
 from engine.stopping import StopRules
+from engine.telling import Scores, Teller
 from engine.tokens import Speller
 from engine.trace import Stop
 from engine.witness import Sighting, Witness
@@ -42,12 +43,10 @@ class Pick:
 
 
 class _Seen(NamedTuple):
-    """The last scores a strategy asked for, and how they came about."""
+    """The last scores a strategy asked for, and where."""
 
     nodes: Sequence[Node]
-    reading: Reading
-    given: Tensor  # (nodes, vocab) the model's logits or log-probabilities, as they were asked for
-    stages: list[Stage]
+    scores: Scores
 
 
 class Run:
@@ -74,6 +73,7 @@ class Run:
         self._processors = prepared.processors
         device = source.model.device
         self._rules = StopRules(prepared.criteria, len(source.prompt.start), speller, device)
+        self.teller = Teller(recorder, speller, source.reader.measuring, device)
         self._speller = speller
         self._seed = seed
         self._model_calls = model_calls
@@ -135,7 +135,7 @@ class Run:
         texts, given = [node.ids for node in nodes], stages[-1].scores if stages else scores
         stages += processed(self._processors, texts, given, self.config.num_beams)
         self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
-        self._seen = _Seen(nodes, reading, scores, stages)
+        self._seen = _Seen(nodes, Scores(reading, scores, stages))
         return stages[-1].scores if stages else scores
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
@@ -143,7 +143,7 @@ class Run:
         try:
             return torch.multinomial(probs, count, generator=self.generator)
         except RuntimeError as error:
-            stages = self._seen.stages if self._seen else []
+            stages = self._seen.scores.stages if self._seen else []
             names = ", ".join(stage.name for stage in stages) or "the model"
             raise PlaygroundError(f"nothing can be drawn from what {names} leave") from error
 
@@ -151,12 +151,12 @@ class Run:
         """Say what the strategy itself made of the last scores at a node, (vocab,): the next
         record at this node tells of it as one more stage."""
         assert self._seen is not None, "scores come before reshape"
-        seen = self._seen
-        row = [other is node for other in seen.nodes].index(True)
+        nodes, (_, given, stages) = self._seen
+        row = [other is node for other in nodes].index(True)
         own = slice(row, row + 1)
-        stages = [Stage(stage.name, stage.scores[own]) for stage in seen.stages]
+        stages = [Stage(stage.name, stage.scores[own]) for stage in stages]
         stages.append(Stage(name, scores[None]))
-        self._seen = _Seen([node], gather([node.place]), seen.given[own], stages)
+        self._seen = _Seen([node], Scores(gather([node.place]), given[own], stages))
 
     def logits(self, nodes: Sequence[Node]) -> Tensor:
         """What the model said, before any processor: (nodes, vocab)."""
@@ -202,23 +202,17 @@ class Run:
         if not picks:
             return []
         assert self._seen is not None, "scores come before record"
-        nodes, reading, given, stages = self._seen
+        nodes, scores = self._seen
         rows = {id(node): row for row, node in reversed(list(enumerate(nodes)))}
-        places = [(rows[id(pick.node)], pick.token) for pick in picks]
-        measuring = self._source.reader.measuring
-        observed = observe(reading, stages, places, self._speller, measuring)
-        marks = green(given, stages, places)
-        return [
-            self.recorder.step(
-                self._step(pick.node),
-                pick.token,
-                seen,
-                pick.event,
-                {**pick.notes, **mark},
-                pick.node.tree,
+        entries = [
+            self.recorder.enter(
+                self._step(pick.node), pick.token, pick.event, pick.notes, pick.node.tree
             )
-            for pick, seen, mark in zip(picks, observed, marks, strict=True)
+            for pick in picks
         ]
+        places = [(rows[id(pick.node)], pick.token) for pick in picks]
+        self.teller.add(scores, places, entries)
+        return [entry.id for entry in entries]
 
     def _step(self, node: Node) -> int | None:
         step = node.step
@@ -259,7 +253,9 @@ class Run:
         """Tell the trace of a token that was taken elsewhere, as far as it was seen; gives its
         step."""
         if sighting is None:
-            return self.recorder.step(parent, token, None, "chosen", {"captured": "nothing"})
+            entry = self.recorder.enter(parent, token, "chosen", {"captured": "nothing"})
+            self.recorder.write(entry, None, {})
+            return entry.id
         logits, stages = sighting.logits, list(sighting.stages)
         captured = ["model"] * (logits is not None) + ["processors"] * bool(stages)
         if logits is None:
@@ -268,8 +264,9 @@ class Run:
             stages.pop(0)  # the code gave the processors what the model had given it
         [seen] = observe(Reading.of(logits), stages, [(0, token)], self._speller)
         [mark] = green(logits, sighting.stages, [(0, token)])
-        notes = {"captured": " and ".join(captured), **mark}
-        return self.recorder.step(parent, token, seen, "chosen", notes)
+        entry = self.recorder.enter(parent, token, "chosen", {"captured": " and ".join(captured)})
+        self.recorder.write(entry, seen, mark)
+        return entry.id
 
     def ended(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
         """For each list of new tokens, the rule that ends the text there, if any."""
@@ -282,10 +279,12 @@ class Run:
 
     def finish(self, ends: Iterable[tuple[int, float | None, Stop]], stop: Stop) -> None:
         """Return sequences, best first: last step, score, and the rule that ended each."""
+        self.teller.tell()
         self.recorder.finish(ends, stop)
 
     def forget(self) -> None:
         """Let go of everything but the record."""
         self._seen = None
+        self.teller.forget()
         for held in ("root", "draft"):
             self.__dict__.pop(held, None)
