@@ -16,6 +16,7 @@ from torch import Tensor
 
 from engine.backend import Reading, gather
 from engine.draft import Draft
+from engine.drawing import drawn
 from engine.errors import PlaygroundError
 from engine.node import Node, Source
 from engine.observe import Stage, green, observe
@@ -132,20 +133,21 @@ class Run:
         scores = reading.log_probs if log_probs else reading.logits
         stages = [Stage(*reshaped)] if reshaped else []
         calls = self._model_calls()
-        texts, given = [node.ids for node in nodes], stages[-1].scores if stages else scores
+        texts, given = [node.text for node in nodes], stages[-1].scores if stages else scores
         stages += processed(self._processors, texts, given, self.config.num_beams)
         self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
         self._seen = _Seen(nodes, Scores(reading, scores, stages))
         return stages[-1].scores if stages else scores
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
-        """Draw from rows of probabilities made of the last scores, (…, vocab): (…, count)."""
-        try:
-            return torch.multinomial(probs, count, generator=self.generator)
-        except RuntimeError as error:
+        """Draw from rows of probabilities made of the last scores, (…, vocab): (…, count) on the
+        host."""
+        tokens = drawn(probs, count, self.generator)
+        if bool((tokens < 0).any()):
             stages = self._seen.scores.stages if self._seen else []
             names = ", ".join(stage.name for stage in stages) or "the model"
-            raise PlaygroundError(f"nothing can be drawn from what {names} leave") from error
+            raise PlaygroundError(f"nothing can be drawn from what {names} leave")
+        return tokens
 
     def reshape(self, node: Node, name: str, scores: Tensor) -> None:
         """Say what the strategy itself made of the last scores at a node, (vocab,): the next
@@ -195,7 +197,7 @@ class Run:
             pairs = zip(nodes, tokens, strict=True)
             return [stop for node, token in pairs for stop in self.stops([node], [token])]
         texts = [(*node.text, token) for node, token in zip(nodes, tokens, strict=True)]
-        return self._rules.check(torch.tensor(texts))
+        return self._rules.check(texts)
 
     def record(self, picks: Sequence[Pick]) -> list[int]:
         """Tell the trace what was picked from the last scores; gives each pick's step."""
@@ -270,8 +272,8 @@ class Run:
 
     def ended(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
         """For each list of new tokens, the rule that ends the text there, if any."""
-        rows = [torch.tensor([(*self.root.text, *text)]) for text in texts]
-        return [stop for row in rows for stop in self._rules.check(row)]
+        whole = [(*self.root.text, *text) for text in texts]
+        return [stop for text in whole for stop in self._rules.check([text])]
 
     def show(self, tips: Iterable[int]) -> None:
         """Say which texts to show now, by their last steps, the leading one first."""
