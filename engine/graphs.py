@@ -12,6 +12,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.backend import Reading
+from engine.fusing import Fused
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +42,10 @@ class _Recording(NamedTuple, Generic[T]):
 class Graphs(Generic[T]):
     """The recordings of one kind of work. One thread at a time: its owner sees to that."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, fused: Fused | None = None) -> None:
         self._device = device
+        self._fused = fused  # the compiled parts of what is recorded, once they are
+        self._swapped = False
         self._recordings: OrderedDict[Hashable, _Recording[T]] = OrderedDict()
         self._met: set[Hashable] = set()
         self._memory: Any = None  # what the recordings share: no two are played at the same time
@@ -66,6 +70,7 @@ class Graphs(Generic[T]):
         recorded when it is met again: that takes no longer than a step. The work is always the
         same one, and only not kept because it would hold whoever holds this.
         """
+        self._swap()
         recording = self._recordings.get(shape)
         if recording is None and shape in self._met and not self._refused:
             recording = self._record(work, shape, inputs)
@@ -74,9 +79,17 @@ class Graphs(Generic[T]):
             return work(*(given.to(self._device) for given in inputs))
         self._recordings.move_to_end(shape)
         for read, given in zip(recording.inputs, inputs, strict=True):
-            read.copy_(given)
+            # From memory that stays where it is the device fetches it by itself.
+            own = given if given.device.type == "cuda" else given.pin_memory()
+            read.copy_(own, non_blocking=True)
         recording.graph.replay()
         return recording.result
+
+    def _swap(self) -> None:
+        """Once parts are compiled, have everything recorded again with them when it is met."""
+        if self._fused is not None and self._fused.ready and not self._swapped:
+            self._recordings.clear()
+            self._swapped = True
 
     def _record(
         self, work: Callable[..., T], shape: Hashable, inputs: Sequence[Tensor]
@@ -86,20 +99,25 @@ class Graphs(Generic[T]):
             self._memory = self._memory or torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
             # Other threads may use the device meanwhile: what they do is not recorded.
-            with (
-                _RECORDING,
-                torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"),
-            ):
-                result = work(*read)
+            with _RECORDING, self._parts():
+                if self._swapped:
+                    work(*read)  # loads the compiled kernels
+                with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
+                    result = work(*read)
         except Exception as error:  # whatever a model does that cannot be recorded
             log.warning("not recorded as a CUDA graph, but run step by step: %s", error)
             self._refused = True
             self.clear()
             return None
+        if self._fused is not None:
+            self._fused.begin()
         self._recordings[shape] = _Recording(graph, read, result)
         if len(self._recordings) > MOST:
             self._recordings.popitem(last=False)
         return self._recordings[shape]
+
+    def _parts(self) -> AbstractContextManager[None]:
+        return self._fused.used() if self._fused is not None and self._swapped else nullcontext()
 
 
 def recordable(model: nn.Module) -> bool:

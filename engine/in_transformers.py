@@ -18,6 +18,7 @@ from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation import logits_process, utils
 from transformers.generation.streamers import BaseStreamer
 
+from engine.drawing import default_generator
 from engine.errors import PlaygroundError
 from engine.loop import stream
 from engine.model import Model
@@ -139,7 +140,8 @@ def _run(model: PreTrainedModel, readers: Readers, prompt: Prompt, prepared: Pre
     recorder = Recorder(heading, Numbers(), fresh=False)
     source = Source(nameless, readers.whole(longest), prompt)
     # Draws come from torch's own generator, as they do in `generate`.
-    return Run(source, prepared, recorder, Numbers(), torch.default_generator, lambda: 0)
+    generator = default_generator(model.device)
+    return Run(source, prepared, recorder, Numbers(), generator, lambda: 0)
 
 
 def _decode(run: Run, decode: Callable[[Run], Any], streamer: BaseStreamer | None) -> Trace:

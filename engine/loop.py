@@ -10,7 +10,9 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
@@ -20,6 +22,7 @@ from engine.node import Ask, Node
 from engine.reader import Reader
 from engine.run import Run
 from engine.strategy import Decoding
+from engine.telling import Teller
 from engine.trace import Stop, Update
 from engine.trie import Cell
 
@@ -36,6 +39,13 @@ class _Live:
     told: bool = False  # its trace has been given out
 
 
+class _Evaluated(NamedTuple):
+    """The cells each run asked for, and what the models say there."""
+
+    cells: dict[_Live, list[Cell]]
+    places: dict[Reader, dict[Cell, Place]]
+
+
 def stream(
     runs: Sequence[tuple[Run, Callable[[Run], Decoding]]], cancelled: Callable[[], bool]
 ) -> Iterator[Update]:
@@ -47,14 +57,19 @@ def stream(
         lives = [_Live(run, decode(run)) for run, decode in runs]
         for live in lives:
             _resume(live, None)
-        yield from _news(lives)
-        while any(live.asks for live in lives):
+        while True:
+            # Where a GPU computes by itself, it goes on with the next tick while this one is told.
+            ahead = _evaluated(lives) if any(run.teller.waits for run, _ in runs) else None
+            _tell(lives)
+            yield from _news(lives)
+            if not any(live.asks for live in lives):
+                break
             if _cancelled(lives, cancelled):
                 for live in lives:
                     _break_off(live, Stop("cancelled"))
             else:
-                _tick(lives)
-            yield from _news(lives)
+                _answer(ahead or _evaluated(lives))
+                ahead = None  # what nobody holds any more is freed before the next pass
     finally:
         for live in lives:
             live.decoding.close()
@@ -71,7 +86,7 @@ def _cancelled(lives: Sequence[_Live], ask: Callable[[], bool]) -> bool:
     return answer
 
 
-def _tick(lives: Sequence[_Live]) -> None:
+def _evaluated(lives: Sequence[_Live]) -> _Evaluated:
     """One pass of each model for everything every live strategy asked of it."""
     asking = [live for live in lives if live.asks]
     cells = {live: [node.cell.descend(tokens) for node, *tokens in live.asks] for live in asking}
@@ -84,11 +99,18 @@ def _tick(lives: Sequence[_Live]) -> None:
     except (PlaygroundError, torch.OutOfMemoryError, MemoryError) as error:
         for live in asking:
             _break_off(live, Stop("error"), str(error) or "out of memory")
-        return
-    for live in asking:
+        return _Evaluated({}, {})
+    return _Evaluated(cells, places)
+
+
+def _answer(evaluated: _Evaluated) -> None:
+    """Hand everyone the nodes asked for, and let them decide."""
+    for live, cells in evaluated.cells.items():
+        if not live.asks:  # it ended while it was told of
+            continue
         nodes = [
-            _below(live.run, node, tokens, cell, places[node.reader][cell])
-            for (node, *tokens), cell in zip(live.asks, cells[live], strict=True)
+            _below(live.run, node, tokens, cell, evaluated.places[node.reader][cell])
+            for (node, *tokens), cell in zip(live.asks, cells, strict=True)
         ]
         # A chain is read token by token; to ask for a node one has costs nothing.
         chains = {
@@ -112,24 +134,42 @@ def _below(run: Run, node: Node, tokens: Sequence[int], cell: Cell, place: Place
 
 
 def _resume(live: _Live, nodes: list[Node] | None, *, waited: bool = False) -> None:
-    """Let a strategy decide and ask again. What goes wrong in it ends this run alone."""
+    """Let a strategy decide and ask again."""
+    with _alone(live):
+        try:
+            live.asks = list(next(live.decoding) if nodes is None else live.decoding.send(nodes))
+            assert live.asks, "a strategy that goes on asks for something"
+        except StopIteration:
+            live.asks = []
+            assert live.run.recorder.trace is not None, "a strategy that ends has finished its run"
+    live.run.recorder.settle(waited=waited)
+
+
+def _tell(lives: Sequence[_Live]) -> None:
+    """Have everyone tell what waits to be told: the device is asked for all before any is read."""
+    for part in (Teller.ask, Teller.tell):
+        for live in lives:
+            with _alone(live):
+                part(live.run.teller)
+
+
+@contextmanager
+def _alone(live: _Live) -> Iterator[None]:
+    """What goes wrong in here ends this run alone."""
     try:
-        live.asks = list(next(live.decoding) if nodes is None else live.decoding.send(nodes))
-        assert live.asks, "a strategy that goes on asks for something"
-    except StopIteration:
-        live.asks = []
-        assert live.run.recorder.trace is not None, "a strategy that ends has finished its run"
+        yield
     except PlaygroundError as error:
         _break_off(live, Stop("error"), str(error))
     except Exception as error:
         # As text: a kept traceback would keep the nodes in its frames, and their branches.
         log.error("a strategy failed\n%s", traceback.format_exc())
         _break_off(live, Stop("error"), f"{type(error).__name__}: {error}")
-    live.run.recorder.settle(waited=waited)
 
 
 def _break_off(live: _Live, stop: Stop, error: str | None = None) -> None:
     if live.run.recorder.trace is None:
+        with suppress(Exception):  # what cannot be told is left out: the run ends as it is
+            live.run.teller.tell()
         live.run.recorder.break_off(stop, error)
     live.asks = []
     live.decoding.close()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,22 +58,59 @@ class Measuring:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._graphs: Graphs[_Asked] | None = None
+        self._stream: Any = None
 
-    def ask(self, picked: Tensor, reading: Reading, stages: Sequence[Tensor]) -> list[Tensor]:
-        """All numbers of some rows, worked out on their device, on the host."""
+    def measured(
+        self, reading: Reading, stages: Sequence[Tensor], picks: Picks, ready: Any = None
+    ) -> Callable[[], Numbers]:
+        """The numbers of the rows that a reading and the scores after each stage, (rows, vocab),
+        have for some picked tokens.
+
+        A GPU is asked at once, beside what it is busy with; to call the answer waits for it.
+        """
+        if reading.logits.device.type == "cpu":
+            return lambda: _in_turn(reading, stages, picks)
+        return _at_once(reading, stages, picks, self, ready)
+
+    @contextmanager
+    def aside(self, ready: Any) -> Iterator[None]:
+        """Have a GPU work beside what it is busy with, on what is there after the event ``ready``.
+
+        Whoever does so keeps what is worked on until it is done.
+        """
+        if ready is None:
+            yield
+            return
+        self._stream = self._stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch
+        self._stream.wait_event(ready)
+        with torch.cuda.stream(self._stream):
+            yield
+
+    def ask(
+        self, picked: Tensor, reading: Reading, stages: Sequence[Tensor], ready: Any
+    ) -> Callable[[], list[Tensor]]:
+        """All numbers of some rows, worked out on their device; to call the answer waits for them
+        on the host."""
         device = reading.logits.device
         parts = [getattr(reading, name) for name in _PARTS]
-        with self._lock:
+        with self._lock, self.aside(ready):
             self._graphs = self._graphs or Graphs(device)
             if len(picked) <= ROWS:
                 shape = (picked.shape, len(stages), reading.logits.shape)
                 asked = self._graphs.play(_ask, shape, picked, *parts, *stages)
             else:
                 asked = _ask(picked.to(device), *parts, *stages)
-            told = asked.numbers.cpu()
-        ends = list(accumulate(math.prod(shape) for shape in asked.shapes))
-        pieces = zip(told.tensor_split(ends[:-1]), asked.shapes, strict=True)
-        return [piece.view(shape) for piece, shape in pieces]
+            told, shapes = asked.numbers.to("cpu", non_blocking=True), asked.shapes
+            there = torch.cuda.current_stream().record_event() if ready is not None else None
+
+        def answer() -> list[Tensor]:
+            if there is not None:
+                there.synchronize()
+            ends = list(accumulate(map(math.prod, shapes)))
+            pieces = zip(told.tensor_split(ends[:-1]), shapes, strict=True)
+            return [piece.view(shape) for piece, shape in pieces]
+
+        return answer
 
 
 class _Asked(NamedTuple):
@@ -89,16 +127,6 @@ def _ask(picked: Tensor, *parts: Tensor) -> _Asked:
     asked = asked_of(picked, reading, *parts[len(_PARTS) :])
     flat = torch.cat([part.double().flatten() for part in asked])
     return _Asked(flat, [part.shape for part in asked])
-
-
-def measured(
-    reading: Reading, stages: Sequence[Tensor], picks: Picks, measuring: Measuring | None = None
-) -> Numbers:
-    """The numbers of the rows that a reading and the scores after each stage, (rows, vocab), have
-    for some picked tokens."""
-    if reading.logits.device.type == "cpu":
-        return _in_turn(reading, stages, picks)
-    return _at_once(reading, stages, picks, measuring or Measuring())
 
 
 def _in_turn(reading: Reading, stages: Sequence[Tensor], picks: Picks) -> Numbers:
@@ -123,28 +151,34 @@ def _in_turn(reading: Reading, stages: Sequence[Tensor], picks: Picks) -> Number
 
 
 def _at_once(
-    reading: Reading, stages: Sequence[Tensor], picks: Picks, measuring: Measuring
-) -> Numbers:
+    reading: Reading, stages: Sequence[Tensor], picks: Picks, measuring: Measuring, ready: Any
+) -> Callable[[], Numbers]:
     """Have the device work out all there may be to tell, and ask it once."""
     picked = _picked(reading, picks)
     wider = bucket(len(picked[0])) - len(picked[0])  # so that shapes repeat
     filled = torch.tensor([tokens + [-1] * wider for tokens in picked])
-    told = measuring.ask(filled, reading, stages)
+    asked = measuring.ask(filled, reading, stages, ready)
+    last = min(TOP, stages[-1].shape[-1]) if stages else 0
+    return lambda: _numbers(asked(), picks, last)
+
+
+def _numbers(told: Sequence[Tensor], picks: Picks, last: int) -> Numbers:
     tokens, log_probs, spread, higher, *of_stages = told
     raw_entropy, raw_varentropy = spread.tolist()
-    alive, lowest, final_entropy = of_stages if stages else (None, None, None)
+    alive, lowest, final_entropy = of_stages or (None, None, None)
     given, *kept = alive.int().tolist() if alive is not None else [[]]
+    ids = tokens.long().tolist()
     return Numbers(
-        tokens=tokens.long().tolist(),
+        tokens=ids,
         log_probs=log_probs.float(),
-        last=min(TOP, stages[-1].shape[-1]) if stages else 0,
+        last=last,
         raw_entropy=raw_entropy,
         raw_varentropy=raw_varentropy,
         final_entropy=raw_entropy if final_entropy is None else final_entropy.tolist(),
         kept=kept,
         lowest=spread.new_empty(0) if lowest is None else lowest.float(),
         given=given,
-        ranks=_ranked(picks, tokens.long().tolist(), higher.int().tolist()),
+        ranks=_ranked(picks, ids, higher.int().tolist()),
     )
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine.backend import Reading
-from engine.measure import Measuring, Numbers, measured
+from engine.measure import Measuring, Numbers
 from engine.tokens import Speller
 from engine.trace import Candidate, Distribution
 
@@ -45,19 +46,45 @@ def observe(
     stages: Sequence[Stage],
     picks: Sequence[tuple[int, int]],
     speller: Speller,
-    measuring: Measuring | None = None,
 ) -> list[Observed]:
     """What to tell of each picked (row, token), read off the rows they were picked from."""
-    numbers = measured(reading, [stage.scores for stage in stages], picks, measuring)
+    return observing(reading, stages, picks, speller, Measuring())()
+
+
+def observing(
+    reading: Reading,
+    stages: Sequence[Stage],
+    picks: Sequence[tuple[int, int]],
+    speller: Speller,
+    measuring: Measuring,
+    ready: Any = None,
+) -> Callable[[], list[Observed]]:
+    """Have the same read off by a device that may be busy: to call the answer waits for it.
+
+    ``ready`` is the CUDA event after which the rows are there.
+    """
+    asked = measuring.measured(reading, [stage.scores for stage in stages], picks, ready)
+    names = tuple(stage.name for stage in stages)
+    vocabulary = reading.logits.shape[-1]
+    return lambda: _observed(asked(), names, picks, vocabulary, speller)
+
+
+def _observed(
+    numbers: Numbers,
+    names: tuple[str, ...],
+    picks: Sequence[tuple[int, int]],
+    vocabulary: int,
+    speller: Speller,
+) -> list[Observed]:
     log_probs, probs = numbers.log_probs.tolist(), numbers.log_probs.exp().tolist()
     cutoffs = _cutoffs(numbers)
     distributions = {
         row: Distribution(
             candidates=_candidates(numbers.tokens[row], probs[row], numbers.last, speller),
-            processors=tuple(stage.name for stage in stages),
+            processors=names,
             raw_entropy=_round(numbers.raw_entropy[row]),
             final_entropy=_round(numbers.final_entropy[row]),
-            kept=numbers.kept[-1][row] if stages else reading.logits.shape[-1],
+            kept=numbers.kept[-1][row] if names else vocabulary,
             raw_varentropy=_round(numbers.raw_varentropy[row]),
             kept_after=tuple(kept[row] for kept in numbers.kept),
             cutoffs=tuple(of_stage[row] for of_stage in cutoffs),

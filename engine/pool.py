@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import inspect
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -21,9 +21,10 @@ from transformers.cache_utils import Cache
 from engine.attention import BOOLEAN_MASKS
 from engine.backend import Place, Reading
 from engine.errors import PlaygroundError
+from engine.fusing import Fused
 from engine.graphs import ROWS, Graphs, bucket, copied, recordable
 from engine.pool_layer import CAPACITY, Plan, PoolLayer, widened
-from engine.trie import Cell, top
+from engine.trie import Cell, top, up_to
 
 NOBODY = 0  # the position padding writes to; its row of ancestors is empty
 CHUNK = 512  # most cells in one forward pass: bounds the memory a long prompt needs
@@ -42,7 +43,8 @@ class Pool:
         self._vocabulary = vocabulary
         self._limit = positions
         device = model.device
-        self._graphs = Graphs[Reading](device) if recordable(model) else None
+        self._fused = Fused(model)
+        self._graphs = Graphs[Reading](device, self._fused) if recordable(model) else None
         capacity = GRAPH_CAPACITY if self._graphs else CAPACITY
         self._plan = Plan(capacity)
         layers = model.config.get_text_config(decoder=True).num_hidden_layers
@@ -90,7 +92,7 @@ class Pool:
         """
         wanted = set(cells)
         # A living cell whose reading is gone is forwarded again, into the position it has.
-        queue = _up_to(cells, lambda cell: cell.whole if early is None else cell.slot is not None)
+        queue = up_to(cells, lambda cell: cell.whole if early is None else cell.slot is not None)
         if self._graphs and early is None and len(queue) <= ROWS:
             return self._play(self._graphs, queue, wanted)
         self._allocate([cell for cell in queue if cell.slot is None])
@@ -280,19 +282,6 @@ class Pool:
         self._taken.extend(bytes(self._plan.capacity - old))
         for slot in range(old, self._plan.capacity):
             heapq.heappush(self._free, slot)
-
-
-def _up_to(cells: Iterable[Cell], known: Callable[[Cell], bool]) -> list[Cell]:
-    """The cells and their ancestors up to the first known ones, parents before children."""
-    found: dict[Cell, None] = {}
-    for cell in cells:
-        branch = []
-        for ancestor in cell.ancestry():
-            if ancestor is not cell and (known(ancestor) or ancestor in found):
-                break
-            branch.append(ancestor)
-        found.update(dict.fromkeys(reversed(branch)))
-    return list(found)
 
 
 def _stands(cell: Cell | None) -> bool:

@@ -1,7 +1,7 @@
 """Processors at work: rows of scores go in, what each processor makes of them comes out.
 
-Knows which rows a processor can take together. Refuses to know whose processors they are and what
-is chosen afterwards.
+Knows which rows a processor can take together, and which processors never look at the text. Refuses
+to know whose processors they are and what is chosen afterwards.
 """
 
 from __future__ import annotations
@@ -11,22 +11,43 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from transformers import LogitsProcessor
+from transformers.generation import logits_process as theirs
 
 from engine.observe import Stage, processor_name
 
+# What these make of a row depends on nothing but the row: to have the text on the device as well
+# takes longer, the longer the text is.
+_BLIND = {
+    theirs.EpsilonLogitsWarper,
+    theirs.EtaLogitsWarper,
+    theirs.InfNanRemoveLogitsProcessor,
+    theirs.LogitNormalization,
+    theirs.MinPLogitsWarper,
+    theirs.SuppressTokensLogitsProcessor,
+    theirs.TemperatureLogitsWarper,
+    theirs.TopKLogitsWarper,
+    theirs.TopPLogitsWarper,
+    theirs.TypicalLogitsWarper,
+}
+
+Text = tuple[int, ...]
+
 
 def processed(
-    processors: Sequence[LogitsProcessor], texts: Sequence[Tensor], scores: Tensor, beams: int
+    processors: Sequence[LogitsProcessor], texts: Sequence[Text], scores: Tensor, beams: int
 ) -> list[Stage]:
     """What each processor makes of the scores after some texts; it takes those of one length at a
     time."""
+    if all(type(processor) in _BLIND for processor in processors):
+        nothing = torch.empty(len(texts), 0, dtype=torch.long, device=scores.device)
+        return _alike(processors, nothing, scores, beams=1)
     lengths = [len(text) for text in texts]
     if len(set(lengths)) == 1:
-        return _alike(processors, torch.stack(list(texts)), scores, beams)
+        return _alike(processors, _on(scores.device, texts), scores, beams)
     stages: list[Stage] = []
     for length in sorted(set(lengths)):
         rows = [row for row, own in enumerate(lengths) if own == length]
-        ids = torch.stack([texts[row] for row in rows])
+        ids = _on(scores.device, [texts[row] for row in rows])
         alike = _alike(processors, ids, scores[rows], beams)
         stages = stages or [Stage(stage.name, torch.empty_like(scores)) for stage in alike]
         for stage, own in zip(stages, alike, strict=True):
@@ -49,3 +70,7 @@ def _alike(
         scores = processor(ids, scores if trusted else scores.clone())
         stages.append(Stage(processor_name(processor), scores[:texts]))
     return stages
+
+
+def _on(device: torch.device, texts: Sequence[Text]) -> Tensor:
+    return torch.tensor(texts, dtype=torch.long, device=device)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.observe import Observed
 from engine.tokens import Speller
@@ -26,6 +26,17 @@ class Heading:
     prompt: str
     prompt_tokens: tuple[Token, ...]
     prefix: tuple[Token, ...] = ()
+
+
+class Entry(NamedTuple):
+    """A step that has its number, and what is known of it before anything was measured."""
+
+    id: int
+    parent: int | None
+    tick: int
+    token: int
+    event: str
+    notes: Mapping[str, Any]
 
 
 class Recorder:
@@ -47,36 +58,40 @@ class Recorder:
         self._clock = time.perf_counter()
         self._ending: tuple[tuple[Sequence, ...], Stop, str | None] | None = None
 
-    def step(
+    def enter(
         self,
         parent: int | None,
         token: int,
-        seen: Observed | None,
         event: str,
         notes: Mapping[str, Any],
         tree: int = 0,
-    ) -> int:
-        """Tell of one token; a place told of before keeps its number and gets the new story."""
-        id = self._at.setdefault((tree, parent, token), len(self._steps))
-        fresh = self._fresh and parent is None
-        text, unspelled = self._speller.add(self._unspelled[parent], token, fresh=fresh)
-        self._unspelled[id] = unspelled
+    ) -> Entry:
+        """Give a token's step its number, to be written later; a place told of before keeps its
+        own."""
+        id = self._at.setdefault((tree, parent, token), len(self._at))
+        self._changed[id] = None
+        return Entry(id, parent, len(self._ticks), token, event, notes)
+
+    def write(self, entry: Entry, seen: Observed | None, further: Mapping[str, Any]) -> None:
+        """Tell of a step that was entered, with further notes; in the order they were entered."""
+        fresh = self._fresh and entry.parent is None
+        pending = self._unspelled[entry.parent]
+        text, self._unspelled[entry.id] = self._speller.add(pending, entry.token, fresh=fresh)
         self._put(
             Step(
-                id=id,
-                parent=parent,
-                tick=len(self._ticks),
-                token=self._speller.token(token),
+                id=entry.id,
+                parent=entry.parent,
+                tick=entry.tick,
+                token=self._speller.token(entry.token),
                 text=text,
-                event=event,
+                event=entry.event,
                 raw=seen.raw if seen else None,
                 final=seen.final if seen else None,
                 rank=seen.rank if seen else None,
                 distribution=seen.distribution if seen else None,
-                notes=notes,
+                notes={**entry.notes, **further},
             )
         )
-        return id
 
     def step_at(self, parent: int | None, token: int, tree: int = 0) -> int | None:
         """The step told of at a place, if there is one."""
@@ -115,8 +130,12 @@ class Recorder:
         self._ending = (tuple(self._sequence(*end) for end in ends), stop, None)
 
     def break_off(self, stop: Stop, error: str | None = None) -> None:
-        """End where the run is; the texts shown last are what it returns, less unjudged drafts."""
-        tips = map(self._judged, self._tips)
+        """End where the run is; the texts shown last are what it returns, less unjudged drafts.
+
+        What was entered and cannot be written any more is left out.
+        """
+        self._changed = {id: None for id in self._changed if id < len(self._steps)}
+        tips = map(self._judged, (tip for tip in self._tips if tip < len(self._steps)))
         shown = tuple(self._sequence(tip, None, stop) for tip in tips if tip is not None)
         self._ending = (shown, stop, error)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from engine.backend import Reading, gather
 from engine.draft import Draft
+from engine.drawing import drawn
 from engine.errors import PlaygroundError
 from engine.node import Node, Source
 from engine.observe import Stage, green, observe
@@ -24,6 +25,7 @@ from engine.processing import processed
 from engine.reader import Reader
 from engine.record import Recorder
 from engine.stopping import StopRules
+from engine.telling import Scores, Teller
 from engine.tokens import Speller
 from engine.trace import Stop
 from engine.witness import Sighting, Witness
@@ -42,12 +44,10 @@ class Pick:
 
 
 class _Seen(NamedTuple):
-    """The last scores a strategy asked for, and how they came about."""
+    """The last scores a strategy asked for, and where."""
 
     nodes: Sequence[Node]
-    reading: Reading
-    given: Tensor  # (nodes, vocab) the model's logits or log-probabilities, as they were asked for
-    stages: list[Stage]
+    scores: Scores
 
 
 class Run:
@@ -74,6 +74,7 @@ class Run:
         self._processors = prepared.processors
         device = source.model.device
         self._rules = StopRules(prepared.criteria, len(source.prompt.start), speller, device)
+        self.teller = Teller(recorder, speller, source.reader.measuring, device)
         self._speller = speller
         self._seed = seed
         self._model_calls = model_calls
@@ -132,31 +133,32 @@ class Run:
         scores = reading.log_probs if log_probs else reading.logits
         stages = [Stage(*reshaped)] if reshaped else []
         calls = self._model_calls()
-        texts, given = [node.ids for node in nodes], stages[-1].scores if stages else scores
+        texts, given = [node.text for node in nodes], stages[-1].scores if stages else scores
         stages += processed(self._processors, texts, given, self.config.num_beams)
         self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
-        self._seen = _Seen(nodes, reading, scores, stages)
+        self._seen = _Seen(nodes, Scores(reading, scores, stages))
         return stages[-1].scores if stages else scores
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
-        """Draw from rows of probabilities made of the last scores, (…, vocab): (…, count)."""
-        try:
-            return torch.multinomial(probs, count, generator=self.generator)
-        except RuntimeError as error:
-            stages = self._seen.stages if self._seen else []
+        """Draw from rows of probabilities made of the last scores, (…, vocab): (…, count) on the
+        host."""
+        tokens = drawn(probs, count, self.generator)
+        if bool((tokens < 0).any()):
+            stages = self._seen.scores.stages if self._seen else []
             names = ", ".join(stage.name for stage in stages) or "the model"
-            raise PlaygroundError(f"nothing can be drawn from what {names} leave") from error
+            raise PlaygroundError(f"nothing can be drawn from what {names} leave")
+        return tokens
 
     def reshape(self, node: Node, name: str, scores: Tensor) -> None:
         """Say what the strategy itself made of the last scores at a node, (vocab,): the next
         record at this node tells of it as one more stage."""
         assert self._seen is not None, "scores come before reshape"
-        seen = self._seen
-        row = [other is node for other in seen.nodes].index(True)
+        nodes, (_, given, stages) = self._seen
+        row = [other is node for other in nodes].index(True)
         own = slice(row, row + 1)
-        stages = [Stage(stage.name, stage.scores[own]) for stage in seen.stages]
+        stages = [Stage(stage.name, stage.scores[own]) for stage in stages]
         stages.append(Stage(name, scores[None]))
-        self._seen = _Seen([node], gather([node.place]), seen.given[own], stages)
+        self._seen = _Seen([node], Scores(gather([node.place]), given[own], stages))
 
     def logits(self, nodes: Sequence[Node]) -> Tensor:
         """What the model said, before any processor: (nodes, vocab)."""
@@ -195,30 +197,24 @@ class Run:
             pairs = zip(nodes, tokens, strict=True)
             return [stop for node, token in pairs for stop in self.stops([node], [token])]
         texts = [(*node.text, token) for node, token in zip(nodes, tokens, strict=True)]
-        return self._rules.check(torch.tensor(texts))
+        return self._rules.check(texts)
 
     def record(self, picks: Sequence[Pick]) -> list[int]:
         """Tell the trace what was picked from the last scores; gives each pick's step."""
         if not picks:
             return []
         assert self._seen is not None, "scores come before record"
-        nodes, reading, given, stages = self._seen
+        nodes, scores = self._seen
         rows = {id(node): row for row, node in reversed(list(enumerate(nodes)))}
-        places = [(rows[id(pick.node)], pick.token) for pick in picks]
-        measuring = self._source.reader.measuring
-        observed = observe(reading, stages, places, self._speller, measuring)
-        marks = green(given, stages, places)
-        return [
-            self.recorder.step(
-                self._step(pick.node),
-                pick.token,
-                seen,
-                pick.event,
-                {**pick.notes, **mark},
-                pick.node.tree,
+        entries = [
+            self.recorder.enter(
+                self._step(pick.node), pick.token, pick.event, pick.notes, pick.node.tree
             )
-            for pick, seen, mark in zip(picks, observed, marks, strict=True)
+            for pick in picks
         ]
+        places = [(rows[id(pick.node)], pick.token) for pick in picks]
+        self.teller.add(scores, places, entries)
+        return [entry.id for entry in entries]
 
     def _step(self, node: Node) -> int | None:
         step = node.step
@@ -259,7 +255,9 @@ class Run:
         """Tell the trace of a token that was taken elsewhere, as far as it was seen; gives its
         step."""
         if sighting is None:
-            return self.recorder.step(parent, token, None, "chosen", {"captured": "nothing"})
+            entry = self.recorder.enter(parent, token, "chosen", {"captured": "nothing"})
+            self.recorder.write(entry, None, {})
+            return entry.id
         logits, stages = sighting.logits, list(sighting.stages)
         captured = ["model"] * (logits is not None) + ["processors"] * bool(stages)
         if logits is None:
@@ -268,13 +266,14 @@ class Run:
             stages.pop(0)  # the code gave the processors what the model had given it
         [seen] = observe(Reading.of(logits), stages, [(0, token)], self._speller)
         [mark] = green(logits, sighting.stages, [(0, token)])
-        notes = {"captured": " and ".join(captured), **mark}
-        return self.recorder.step(parent, token, seen, "chosen", notes)
+        entry = self.recorder.enter(parent, token, "chosen", {"captured": " and ".join(captured)})
+        self.recorder.write(entry, seen, mark)
+        return entry.id
 
     def ended(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
         """For each list of new tokens, the rule that ends the text there, if any."""
-        rows = [torch.tensor([(*self.root.text, *text)]) for text in texts]
-        return [stop for row in rows for stop in self._rules.check(row)]
+        whole = [(*self.root.text, *text) for text in texts]
+        return [stop for text in whole for stop in self._rules.check([text])]
 
     def show(self, tips: Iterable[int]) -> None:
         """Say which texts to show now, by their last steps, the leading one first."""
@@ -282,10 +281,12 @@ class Run:
 
     def finish(self, ends: Iterable[tuple[int, float | None, Stop]], stop: Stop) -> None:
         """Return sequences, best first: last step, score, and the rule that ended each."""
+        self.teller.tell()
         self.recorder.finish(ends, stop)
 
     def forget(self) -> None:
         """Let go of everything but the record."""
         self._seen = None
+        self.teller.forget()
         for held in ("root", "draft"):
             self.__dict__.pop(held, None)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from copy import copy
 
 import torch
-from torch import Tensor
 from transformers.generation.stopping_criteria import (
     EosTokenCriteria,
     MaxLengthCriteria,
@@ -21,7 +20,7 @@ from transformers.generation.stopping_criteria import (
 from engine.tokens import Speller
 from engine.trace import Stop
 
-_ANYWHERE = (EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria)
+_LAST_TOKEN = (EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria)
 
 
 class StopRules:
@@ -49,21 +48,24 @@ class StopRules:
             if isinstance(criterion, MaxTimeCriteria):
                 criterion.initial_timestamp += seconds
 
-    def check(self, ids: Tensor) -> list[Stop | None]:
-        """For each row of tokens on the host, (rows, length), the first rule that ends it there."""
-        stops: list[Stop | None] = [None] * ids.shape[0]
+    def check(self, texts: Sequence[tuple[int, ...]]) -> list[Stop | None]:
+        """For each of some texts of one length, the first rule that ends it there."""
+        stops: list[Stop | None] = [None] * len(texts)
+        # What the known ones look at: the last token, how long the text is, the clock. They are
+        # asked on the host, as a GPU would have to be waited for.
+        last = torch.tensor([text[-1:] for text in texts]).expand(-1, len(texts[0]))
         for criterion in self._criteria:
-            # Those known to work anywhere are asked on the host: a GPU would have to be waited for.
-            given = ids if type(criterion) in _ANYWHERE else ids.to(self._device)
+            known = type(criterion) in _LAST_TOKEN
+            given = last if known else torch.tensor(texts, device=self._device)
             fired = torch.as_tensor(criterion(given, None)).expand(len(stops))
             for row, hit in enumerate(fired.tolist()):
                 if hit and stops[row] is None:
-                    stops[row] = self._name(criterion, ids[row])
+                    stops[row] = self._name(criterion, texts[row])
         return stops
 
-    def _name(self, criterion: StoppingCriteria, ids: Tensor) -> Stop:
+    def _name(self, criterion: StoppingCriteria, ids: Sequence[int]) -> Stop:
         if isinstance(criterion, EosTokenCriteria):
-            return Stop("end_token", self._speller.token(int(ids[-1])).text)
+            return Stop("end_token", self._speller.token(ids[-1]).text)
         if isinstance(criterion, StopStringCriteria):
             return Stop("stop_string", self._found(criterion.stop_strings, ids))
         if isinstance(criterion, MaxLengthCriteria):
@@ -72,9 +74,9 @@ class StopRules:
             return Stop("time", f"{criterion.max_time:g} s")
         return Stop(type(criterion).__name__)
 
-    def _found(self, stop_strings: Sequence[str], ids: Tensor) -> str:
+    def _found(self, stop_strings: Sequence[str], ids: Sequence[int]) -> str:
         """The stop string that the last token completed: the one that ends latest in the text."""
-        text = self._speller.text(ids.tolist())
+        text = self._speller.text(ids)
         return max(
             stop_strings, key=lambda string: text.rfind(string) + len(string) * (string in text)
         )

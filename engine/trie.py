@@ -8,7 +8,7 @@ nothing of tensors or models.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -76,3 +76,16 @@ class Cell:
 def top(context: Any = None, released: deque[int] | None = None) -> Cell:
     """A new, empty trie; positions of cells that go are appended to ``released``."""
     return Cell(None, -1, context, deque() if released is None else released)
+
+
+def up_to(cells: Iterable[Cell], known: Callable[[Cell], bool]) -> list[Cell]:
+    """The cells and their ancestors up to the first known ones, parents before children."""
+    found: dict[Cell, None] = {}
+    for cell in cells:
+        branch = []
+        for ancestor in cell.ancestry():
+            if ancestor is not cell and (known(ancestor) or ancestor in found):
+                break
+            branch.append(ancestor)
+        found.update(dict.fromkeys(reversed(branch)))
+    return list(found)

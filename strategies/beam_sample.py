@@ -26,7 +26,7 @@ def beam_sample(run: Run, params: Params) -> Decoding:
     """
 
     def drawn(sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        places = run.draw(sums.softmax(-1)[None], count)[0]
+        places = run.draw(sums.softmax(-1)[None], count)[0].to(sums.device)
         return sums[places], places
 
     return search(run, params, drawn)

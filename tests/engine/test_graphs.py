@@ -136,7 +136,7 @@ def test_a_gpu_is_asked_for_the_numbers_a_cpu_reads_one_by_one(stages: int) -> N
     best = given.argmax(-1).tolist()
     picks = [(0, best[0]), (2, 17), (2, best[2]), (0, 4), (2, 8)]
     one_by_one = measure._in_turn(reading, scores, picks)
-    at_once = measure._at_once(reading, scores, picks, measure.Measuring())
+    at_once = measure._at_once(reading, scores, picks, measure.Measuring(), ready=None)()
     assert at_once.ranks == one_by_one.ranks
     assert at_once.kept == one_by_one.kept and at_once.given == one_by_one.given
     assert at_once.last == one_by_one.last

@@ -1,0 +1,35 @@
+"""Random tokens, drawn as `torch.multinomial` draws them, with one question to the device.
+
+Knows rows of probabilities. Refuses to know where they come from and what is drawn for.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+NOTHING = -1  # in place of a token, where nothing can be drawn
+
+
+def drawn(probs: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draw different tokens from rows of probabilities, (…, vocab): (…, count) on the host.
+
+    The same that `torch.multinomial` draws with the same generator: it too lets an exponential
+    clock run for every token and takes the first to ring. But before that it asks the device
+    whether it may, and waits for the answer, twice.
+    """
+    clocks = torch.empty_like(probs).exponential_(1.0, generator=generator)
+    sooner = probs / clocks
+    first = sooner.argmax(-1, keepdim=True) if count == 1 else sooner.topk(count).indices
+    total = probs.sum(-1, keepdim=True)
+    sound = (total > 0) & (total < torch.inf)  # neither where there is something not a number
+    return torch.where(sound, first, NOTHING).cpu()
+
+
+def default_generator(device: torch.device) -> torch.Generator:
+    """The generator that `generate` draws with on a device, and `set_seed` seeds."""
+    if device.type != "cuda":
+        return torch.default_generator
+    at = torch.cuda.current_device() if device.index is None else device.index
+    found: torch.Generator = torch.cuda.default_generators[at]
+    return found

@@ -1,0 +1,113 @@
+"""What a GPU has told while it is busy with the next tick, told in that order on a CPU."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from engine import telling
+from engine.pace import Pace
+from engine.trace import Trace
+from playground import Playground
+from tests.tiny import tiny
+
+CHOICES = [
+    ("greedy", {"repetition_penalty": 1.2}),
+    ("sample", {"temperature": 0.8, "top_k": 20, "num_return_sequences": 2}),
+    ("beam_search", {"num_beams": 4}),
+    ("diverse_beam_search", {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}),
+    ("contrastive_search", {"top_k": 3, "penalty_alpha": 0.6}),
+    ("prompt_lookup", {}),
+    ("early_exit", {"assistant_early_exit": 1}),
+    ("sample", {"watermarking_config": {"greenlist_ratio": 0.5}}),
+]
+
+
+def timeless(traces: list[Trace]) -> list[Trace]:
+    return [
+        replace(trace, ticks=tuple(replace(tick, ms=0.0) for tick in trace.ticks))
+        for trace in traces
+    ]
+
+
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "works_by_itself", lambda device: True)
+
+
+@pytest.mark.parametrize("choices", [CHOICES[:5], CHOICES[5:]])
+def test_what_is_told_later_is_the_same_story(
+    choices: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def traces() -> list[Trace]:
+        lab = Playground(tiny("llama"))
+        return timeless(lab.compare("a b a b", choices, max_new_tokens=12, seed=3))
+
+    at_once = traces()
+    monkeypatch.setattr(telling, "works_by_itself", lambda device: True)
+    assert traces() == at_once
+
+
+def test_news_come_in_order_and_end_with_the_trace(ahead: None) -> None:
+    steps: dict[int, dict] = {}
+    for update in Playground(tiny("llama")).stream("a b", CHOICES[:5], max_new_tokens=8, seed=1):
+        own = steps.setdefault(update.run, {})
+        own |= {step.id: step for step in update.steps}
+        assert sorted(own) == list(range(len(own)))
+        assert update.lead is None or update.lead in own
+        if update.trace:
+            assert tuple(own.values()) == update.trace.steps
+
+
+def test_somebody_who_goes_step_by_step_sees_each_step_before_the_next_is_granted(
+    ahead: None,
+) -> None:
+    pace, seen = Pace(paused=True, patience=20), []
+
+    def watch() -> None:
+        lab = Playground(tiny("llama"))
+        for update in lab.stream("a b", ["greedy"], max_new_tokens=4, stop=pace):
+            seen.extend(step.token.id for step in update.steps)
+            told.release()
+
+    told = threading.Semaphore(0)
+    thread = threading.Thread(target=watch)
+    thread.start()
+    for expected in range(1, 5):
+        assert told.acquire(timeout=20)
+        assert len(seen) >= expected
+        pace.step()
+    pace.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_what_cannot_be_told_ends_its_run_alone(
+    ahead: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = telling.green
+
+    def fails(given, stages, picks):
+        if any(stage.name == "top_k" for stage in stages):
+            raise MemoryError("no room to tell")
+        return told(given, stages, picks)
+
+    monkeypatch.setattr(telling, "green", fails)
+    lab = Playground(tiny("llama"))
+    good, bad = lab.compare("a b", ["greedy", ("sample", {"top_k": 5})], max_new_tokens=5, seed=1)
+    assert good.error is None and len(good.sequences[0].token_ids) > 0
+    assert bad.error is not None and "no room to tell" in bad.error and bad.steps == ()
+
+
+def test_a_stopped_run_has_told_all_it_decided(ahead: None) -> None:
+    ticks = iter(range(100))
+
+    class After:
+        def is_set(self) -> bool:
+            return next(ticks) >= 3
+
+    updates = list(
+        Playground(tiny("llama")).stream("a b", CHOICES[:3], max_new_tokens=50, stop=After())
+    )
+    for trace in [update.trace for update in updates if update.trace]:
+        assert trace.stop.rule == "cancelled" and len(trace.sequences[0].token_ids) == 4
