@@ -41,7 +41,20 @@ RUNS: list[Any] = [
     "prompt_lookup",
     "early_exit",
 ]
-WORDS = "the sea a small boat old lamp under wind morning letter she found never and again".split()
+WORDS = [
+    "the",
+    "sea",
+    "a",
+    "small",
+    "boat",
+    "lamp",
+    "under",
+    "wind",
+    "letter",
+    "she",
+    "found",
+    "and",
+]
 
 
 def main() -> None:
