@@ -12,7 +12,7 @@ run: .venv/run
 
 test: .venv/test browser npm check
 	node --test tests/js/*.test.mjs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: .venv/test
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """Hand-made traces, small enough to check every number by eye, and the embedded model."""
 
+import gc
 import math
 
 import pytest
@@ -8,6 +9,35 @@ from engine.trace import Candidate, Distribution, Sequence, Step, Stop, Tick, To
 from playground import Playground
 
 EVIL = '<img src=x onerror="window.evil = 1">${1}'
+
+
+# Two workers take file by file: whoever takes a long one last works on alone.
+LONG = (
+    "test_golden.py",
+    "test_speculative_odds.py",
+    "test_access.py",
+    "test_trouble.py",
+    "test_page.py",
+    "test_take.py",
+    "test_live.py",
+    "test_walk.py",
+    "test_code.py",
+    "test_presets.py",
+    "test_api.py",
+    "test_report.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first."""
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONG)))
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector pass over all that was imported: tests ask it for their own."""
+    gc.collect()
+    gc.freeze()
 
 
 def distribution(chosen: Token, probability: float) -> Distribution:

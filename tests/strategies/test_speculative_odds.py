@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from random import Random
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -42,9 +43,11 @@ from tests.tiny import tiny
 LETTERS = "abcdefgh"
 TOKENS, LENGTH = len(LETTERS), 3
 PROMPT = [1, 6, 3, 1, 4, 5, 0, 2, 7, 3, 1]  # every token has come before
+BEGINNING = torch.tensor(PROMPT)
 TEXTS = list(product(range(TOKENS), repeat=LENGTH))
 DRAWS = 100_000
 ALARM = 1e-4
+END = Stop("length")
 WEIGH = _speculation._weigh
 DRAFTING = {
     "do_sample": True,
@@ -110,18 +113,27 @@ class At(NamedTuple):
     @property
     def ids(self) -> Tensor:
         """What a strategy asks of the root alone."""
-        return torch.tensor(PROMPT)
+        return BEGINNING
+
+
+@cache
+def below(node: At, *tokens: int) -> At:
+    """The node that some tokens lead to."""
+    return At(node.scores, number(tokens, node.text))
 
 
 class Lean:
     """What strategies need of `Run`, without engine and trace: scores are looked up, a step is the
-    number of the text that it ends, and the step that is returned at last is what was drawn."""
+    number of the text that it ends, and the step that is returned at last is what was drawn.
+
+    Tokens are drawn by the standard library: of so few, torch takes ten times as long."""
 
     def __init__(self, seed: int, **tables: Tensor) -> None:
         self.root = At("target", 1)
         self.config = SimpleNamespace(max_length=len(PROMPT) + LENGTH)
         self.end_tokens: set[int] = set()
         self.generator = torch.Generator().manual_seed(seed)
+        self._chance = Random(seed)
         self.draft = SimpleNamespace(
             start=[],
             respelling=SimpleNamespace(needed=False),
@@ -140,12 +152,19 @@ class Lean:
             self._known[key] = torch.stack(rows)
         return self._known[key]
 
-    def draw(self, probs: Tensor) -> Tensor:
-        return torch.multinomial(probs, 1, generator=self.generator)
+    def draw(self, probs: Tensor) -> Tensor | int:
+        if probs.dim() == 1:
+            return self._one_of(probs.tolist())
+        return torch.tensor([[self._one_of(row)] for row in probs.tolist()])
+
+    def _one_of(self, weights: list[float]) -> int:
+        return self._chance.choices(range(TOKENS), weights)[0]
 
     def stops(self, nodes: list[At], tokens: list[int]) -> list[Stop | None]:
-        texts = (node.text * TOKENS + token for node, token in zip(nodes, tokens, strict=True))
-        return [Stop("length") if text >= TOKENS**LENGTH else None for text in texts]
+        return [
+            END if node.text * TOKENS + token >= len(TEXTS) else None
+            for node, token in zip(nodes, tokens, strict=True)
+        ]
 
     def record(self, picks: list[Pick]) -> list[int]:
         return [pick.node.text * TOKENS + pick.token for pick in picks]
@@ -163,15 +182,14 @@ class Lean:
     @torch.inference_mode()
     def written(self, decode: Callable[..., Any], params: Any, times: int) -> Tensor:
         """Let a strategy write; gives how often each of `TEXTS` was drawn."""
-        counts = torch.zeros(len(TEXTS), dtype=torch.double)
+        counts = [0] * len(TEXTS)
         for _ in range(times):
             decoding, nodes = decode(self, params), None
             with suppress(StopIteration):
                 while True:
-                    asks = decoding.send(nodes)
-                    nodes = [At(node.scores, number(tokens, node.text)) for node, *tokens in asks]
+                    nodes = [below(*ask) for ask in decoding.send(nodes)]
             counts[self._drawn - len(TEXTS)] += 1
-        return counts
+        return torch.tensor(counts, dtype=torch.double)
 
 
 def p_value(counts: Tensor, scores: Tensor) -> float:
