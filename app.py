@@ -27,6 +27,7 @@ _LIMITS = {
     "strategies": "the most strategies in one comparison",
     "draft_tokens": "the most tokens drafted ahead in one round",
     "positions": "tokens the key/value pool holds for all runs together",
+    "comparisons": "comparisons that run at the same time; others wait for their turn",
     "columns": "the most runs side by side on the page, forks included",
     "boards": "comparisons kept for visitors who fork, export or reload",
     "upload_bytes": "the largest file with traces that is opened",
@@ -45,7 +46,7 @@ def main() -> None:
         open=flags.any_model,
     )
     labs.loader(labs.usual)
-    build(labs, limits).queue(max_size=64).launch(
+    build(labs, limits).launch(
         server_name=flags.host,
         server_port=flags.port,
         theme=theme(),

@@ -26,6 +26,7 @@ class Limits:
     strategies: int = 6
     draft_tokens: int = 32  # tokens drafted ahead in one round
     positions: int = 8_192  # tokens the key/value pool holds for all runs together
+    comparisons: int = 32  # that run at the same time; others wait for their turn
     columns: int = 12  # runs side by side on the page, forks included
     boards: int = 32  # comparisons kept for visitors who fork, export or reload
     upload_bytes: int = 20_000_000  # of a file with traces

@@ -48,7 +48,7 @@ def _offer(function: Callable[..., Any], names: str) -> None:
         function,
         api_name=function.__name__,
         api_description=f"{words} {names}",
-        concurrency_limit=8,
+        concurrency_limit="default",  # as for the page's runs, whose limit it shares
         concurrency_id="model",
     )
     page = get_blocks_context()

@@ -62,7 +62,7 @@ def build(labs: Labs, limits: Limits) -> gr.Blocks:
     for event in page.fns.values():
         if event.renderable:  # gr.render takes no such argument; see QUIET
             event.show_progress_on = ()
-    return page
+    return page.queue(max_size=4 * limits.comparisons, default_concurrency_limit=limits.comparisons)
 
 
 def _head(labs: Labs) -> tuple[gr.Dropdown, gr.Markdown]:

@@ -34,11 +34,11 @@ QUICK: dict[str, Any] = {**QUIET, "concurrency_limit": None}
 # One after the other: a dropdown tells of a choice twice, and the second time nothing may change,
 # as the cards would be drawn twice.
 DEALING: dict[str, Any] = {**QUIET, "concurrency_limit": 1, "concurrency_id": "deck"}
-# Runs share one limit, whatever began them. A press right after the last word of a run counts, even
-# if Gradio has not heard of its end; who has one going on gets no other.
+# Runs share one limit, whatever began them: the page's usual one. A press right after the last word
+# of a run counts, even if Gradio has not heard of its end; who has one going on gets no other.
 RUNNING: dict[str, Any] = {
     **QUIET,
-    "concurrency_limit": 8,
+    "concurrency_limit": "default",
     "concurrency_id": "model",
     "trigger_mode": "multiple",
 }
