@@ -62,7 +62,9 @@ def build(labs: Labs, limits: Limits) -> gr.Blocks:
     for event in page.fns.values():
         if event.renderable:  # gr.render takes no such argument; see QUIET
             event.show_progress_on = ()
-    return page.queue(max_size=4 * limits.comparisons, default_concurrency_limit=limits.comparisons)
+    at_once = limits.comparisons
+    page.queue(max_size=4 * at_once, default_concurrency_limit=at_once)
+    return page
 
 
 def _head(labs: Labs) -> tuple[gr.Dropdown, gr.Markdown]:
