@@ -21,6 +21,10 @@ check: .venv/test
 
 bench: .venv/test browser
 	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/tick.py
+	$(BIN)/python benchmarks/visitors.py
+	$(BIN)/python benchmarks/start.py
+	$(BIN)/python benchmarks/weights.py
 	$(BIN)/python benchmarks/page.py
 
 clean:
