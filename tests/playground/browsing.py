@@ -11,6 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
+# What the server allows that most files share.
+LIMITS = {"--max-new-tokens": 200, "--columns": 5}
+
 # What Gradio's own script says when its page is left while something is on its way.
 LEAVING = ("signal is aborted", "Connection errored out")
 
@@ -119,6 +122,11 @@ def ready(page):
 
 def tab(page, name):
     page.get_by_role("tab", name=name).click()
+
+
+def on_tab(page, name):
+    """Wait until a tab is the one that is open."""
+    wait(lambda: page.get_by_role("tab", selected=True).all_inner_texts() == [name])
 
 
 def downloaded(page, button, folder):

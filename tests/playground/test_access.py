@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.playground.browsing import column, opened, running, served, text_of, wait
+from tests.playground.browsing import column, opened, running, text_of, wait
 
 WIDTHS = {"wide": {"width": 1400, "height": 1000}, "phone": {"width": 390, "height": 844}}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -30,13 +30,6 @@ def folder(tmp_path_factory):
     place = Path(asked) if asked else tmp_path_factory.mktemp("access")
     place.mkdir(parents=True, exist_ok=True)
     return place
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    command = ["app.py", "--port", "{port}", "--max-new-tokens", 120]
-    with served(command, tmp_path_factory.mktemp("server") / "log") as address:
-        yield address
 
 
 def ready(page):
@@ -264,39 +257,40 @@ def forked(page):
     ready(page)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_tokens_can_be_read_on_every_tint_of_every_channel(browser, address, theme):
-    with opened(browser, address, f"?__theme={theme}") as page:
+@pytest.fixture(scope="module", params=["light", "dark"])
+def themed(browser, address, request):
+    """The page in one of its themes, with every kind of token."""
+    with opened(browser, address, f"?__theme={request.param}") as page:
         ready(page)
         forked(page)
         page.keyboard.press("Escape")
-        for channel in page.locator("#live-background option").evaluate_all(
-            "all => all.map(option => option.value)"
-        ):
-            page.select_option("#live-background", channel)
-            marks = page.locator("#live .channel").first.locator(".ramp i, .sample[style]")
-            tints = marks.evaluate_all("all => all.map(n => n.style.getPropertyValue('--tint'))")
-            assert bool(tints) == (channel != "none")
-            for places in (".token:not(.inherited) .ink", ".inherited .ink", ".given .ink"):
-                ratio, which = faintest(page, f"#live {places}", tints or None)
-                assert ratio >= 4.5, f"{ratio:.2f} {channel} {which}"
-            ratio, which = faintest(page, "#live .legend :is(.about, .ends, .sample, label)")
+        yield page
+
+
+def test_tokens_can_be_read_on_every_tint_of_every_channel(themed):
+    page = themed
+    for channel in page.locator("#live-background option").evaluate_all(
+        "all => all.map(option => option.value)"
+    ):
+        page.select_option("#live-background", channel)
+        marks = page.locator("#live .channel").first.locator(".ramp i, .sample[style]")
+        tints = marks.evaluate_all("all => all.map(n => n.style.getPropertyValue('--tint'))")
+        assert bool(tints) == (channel != "none")
+        for places in (".token:not(.inherited) .ink", ".inherited .ink", ".given .ink"):
+            ratio, which = faintest(page, f"#live {places}", tints or None)
             assert ratio >= 4.5, f"{ratio:.2f} {channel} {which}"
-        ratio, which = faintest(page, "#live button:disabled, #stop, #card-0-sooner")
-        assert ratio >= 3, f"{ratio:.2f} {which}"
+        ratio, which = faintest(page, "#live .legend :is(.about, .ends, .sample, label)")
+        assert ratio >= 4.5, f"{ratio:.2f} {channel} {which}"
+    ratio, which = faintest(page, "#live button:disabled, #stop, #card-0-sooner")
+    assert ratio >= 3, f"{ratio:.2f} {which}"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_program_can_be_read(browser, address, theme):
-    with opened(browser, address, f"?__theme={theme}") as page:
-        ready(page)
-        length(page, 4)
-        with running(page):
-            pass
-        tab(page, "Take it with you")
-        page.wait_for_selector("#code .cm-line >> nth=5")
-        ratio, which = faintest(page, "#code .cm-line span")
-        assert ratio >= 4.5, f"{ratio:.2f} {which}"
+def test_the_program_can_be_read(themed):
+    tab(themed, "Take it with you")
+    # A program is coloured some time after it is there.
+    themed.wait_for_selector("#code .cm-line span >> nth=20")
+    ratio, which = faintest(themed, "#code .cm-line span")
+    assert ratio >= 4.5, f"{ratio:.2f} {which}"
 
 
 def test_marks_differ_without_their_colours(browser, address):
@@ -438,7 +432,7 @@ def _step_and_play(page):
     wait(lambda: "step 2 of 5" in page.inner_text("#live .transport"))
     press(page, "End")
     wait(lambda: "step 5 of 5" in page.inner_text("#live .transport"))
-    assert at(page, "#live .transport")[0]
+    wait(lambda: at(page, "#live .transport")[0])
 
 
 def test_a_run_is_stopped_by_keyboard_and_the_focus_stays_in_sight(browser, address):
@@ -454,7 +448,7 @@ def test_a_run_is_stopped_by_keyboard_and_the_focus_stays_in_sight(browser, addr
         page.wait_for_selector("#live .column[data-state=stopped]")
         ready(page)
         press(page, "Shift")
-        assert at(page, "#live .transport")[0]
+        wait(lambda: at(page, "#live .transport")[0])
 
 
 def test_a_text_is_forked_and_edited_by_keyboard(browser, address):
@@ -465,21 +459,21 @@ def test_a_text_is_forked_and_edited_by_keyboard(browser, address):
             pass
         walk_to(page, "#live .token")
         press(page, "ArrowRight", "End", "Home", "ArrowDown", "Enter")
-        assert at(page, "#live .fork")[0]
+        wait(lambda: at(page, "#live .fork")[0])
         press(page, "ArrowDown", "Escape")
-        assert at(page, "#live .token")[0]
+        wait(lambda: at(page, "#live .token")[0])
         press(page, "Escape")
         page.locator("#live .candidates").wait_for(state="hidden")
         press(page, "Enter", "ArrowDown", "Enter")
         page.wait_for_selector("#live .column[data-state=done] >> nth=3")
         ready(page)
         press(page, "Shift")
-        assert at(page, "#live .column:has(.badge)")[0]
+        wait(lambda: at(page, "#live .column:has(.badge)")[0])
         walk_to(page, "#live .edit")
         press(page, "Enter")
-        assert at(page, "#live .editor textarea")[0]
+        wait(lambda: at(page, "#live .editor textarea")[0])
         press(page, "Escape")
-        assert at(page, "#live .edit")[0]
+        wait(lambda: at(page, "#live .edit")[0])
         press(page, "Enter", "End")
         page.keyboard.type(" And")
         walk_to(page, "#live .editor button", "Continue")
@@ -487,7 +481,7 @@ def test_a_text_is_forked_and_edited_by_keyboard(browser, address):
         page.wait_for_selector("#live .column[data-state=done] >> nth=4")
         ready(page)
         press(page, "Shift")
-        assert at(page, "#live .column:has(.badge)")[0]
+        wait(lambda: at(page, "#live .column:has(.badge)")[0])
 
 
 def test_what_lies_below_the_texts_is_reached_by_keyboard(browser, address):

@@ -80,7 +80,7 @@ def test_run_runs_as_soon_as_it_can_be_pressed_however_long_the_cards_take(serve
     gate.write_text("0.3")
     try:
         for _ in range(3):
-            with opened(browser, address) as page, following(page, "toys"):
+            with opened(browser, address) as page, following(page, "drafts"):
                 pass
     finally:
         gate.write_text("")
@@ -91,12 +91,12 @@ def test_a_press_before_the_cards_of_a_link_are_drawn_is_kept_until_they_are(
     server, browser, seconds
 ):
     address, gate, _ = server
-    link = "#s=" + encode(State("toy", "toys", cards=(("greedy", {}),) * 2))
+    link = "#s=" + encode(State("toy", "drafts", cards=(("greedy", {}),) * 2))
     gate.write_text(seconds)
     try:
         for _ in range(3):
             with opened(browser, address, link) as page:
-                wait(lambda: page.input_value("#prompt textarea") == "toys")
+                wait(lambda: page.input_value("#prompt textarea") == "drafts")
                 with over(page):
                     page.evaluate(
                         "() => { const run = document.querySelector('#run button, button#run');"
@@ -112,8 +112,8 @@ def test_text_of_the_model_is_never_markup(page):
     assert text_of(page, 0) == f" a\n{EVIL}"
     assert EVIL in column(page, 0).locator(".figures").inner_text()
     column(page, 0).locator(".token").nth(2).hover()
-    rows = page.locator("#live .candidates tr").all_inner_texts()
-    assert any(row.startswith("<img␣src=x") for row in rows)
+    rows = page.locator("#live .candidates tr")
+    wait(lambda: any(row.startswith("<img␣src=x") for row in rows.all_inner_texts()))
     assert page.evaluate("window.evil") is None
     assert page.locator("#live img, #live script").count() == 0
 
@@ -157,7 +157,7 @@ def test_a_token_nobody_saw_being_chosen_is_told_apart_by_its_shape(page):
     assert style == ["dotted", ""]
     assert page.locator("#live .missed").is_visible()  # the legend
     missed.hover()
-    assert "Not captured" in page.inner_text("#live .candidates")
+    page.wait_for_selector("#live .candidates >> text=Not captured")
 
 
 def test_a_run_that_writes_ahead_says_what_became_of_its_drafts(page):

@@ -2,43 +2,50 @@
 
 import pytest
 
-from playground import Playground
 from playground.ui.presets import FIRST, PRESETS
 from tests.playground.browsing import (
+    LIMITS,
     column,
     opened,
+    ready,
     running,
-    served,
+    said,
     states,
     text_of,
     wait,
 )
 
-LONGEST = 120  # what the server allows
+LONGEST = LIMITS["--max-new-tokens"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the server's log and the pictures go."""
+    """Where the pictures go."""
     return tmp_path_factory.mktemp("page")
-
-
-@pytest.fixture(scope="module")
-def address(folder):
-    command = ["app.py", "--port", "{port}", "--max-new-tokens", LONGEST]
-    with served(command, folder / "log") as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def lab():
-    return Playground()
 
 
 @pytest.fixture
 def page(browser, address):
     with opened(browser, address) as page:
-        page.wait_for_selector(".card", timeout=120_000)
+        ready(page)
+        yield page
+
+
+@pytest.fixture(scope="module")
+def form(browser, address):
+    """A page that one test after another fills."""
+    with opened(browser, address) as page:
+        ready(page)
+        yield page
+
+
+@pytest.fixture(scope="module")
+def ran(browser, address):
+    """A page with a comparison of eight tokens that has ended, for tests that leave it there."""
+    with opened(browser, address) as page:
+        ready(page)
+        length(page, 8)
+        run(page)
         yield page
 
 
@@ -70,9 +77,8 @@ def test_tokens_appear_live_and_are_the_ones_the_lab_gives(page, lab, folder):
     assert len(set(seen)) > 3, "the columns came as a whole"
 
 
-def test_a_column_says_what_it_cost_and_why_it_ended(page, lab):
-    length(page, 8)
-    run(page)
+def test_a_column_says_what_it_cost_and_why_it_ended(ran, lab):
+    page = ran
     [trace] = lab.compare(FIRST.prompt, ["greedy"], max_new_tokens=8)
     figures = dict(
         zip(
@@ -87,10 +93,9 @@ def test_a_column_says_what_it_cost_and_why_it_ended(page, lab):
     assert figures["ended"] == "length reached: 8 new tokens"
 
 
-def test_every_returned_beam_can_be_read_with_its_score(page, lab):
-    length(page, 10)
-    run(page)
-    [trace] = lab.compare(FIRST.prompt, [FIRST.cards[1]], max_new_tokens=10)
+def test_every_returned_beam_can_be_read_with_its_score(ran, lab):
+    page = ran
+    [trace] = lab.compare(FIRST.prompt, [FIRST.cards[1]], max_new_tokens=8)
     choices = column(page, 1).locator(".sequences button")
     assert choices.count() == len(trace.sequences) == 3
     for index, sequence in enumerate(trace.sequences):
@@ -99,10 +104,9 @@ def test_every_returned_beam_can_be_read_with_its_score(page, lab):
         assert choices.nth(index).inner_text() == f"{index + 1}. {sequence.score:.4f}"
 
 
-def test_pointing_at_a_token_shows_what_else_the_model_considered(page, lab, folder):
-    length(page, 6)
-    run(page)
-    [trace] = lab.compare(FIRST.prompt, [FIRST.cards[2]], max_new_tokens=6, seed=0)
+def test_pointing_at_a_token_shows_what_else_the_model_considered(ran, lab, folder):
+    page = ran
+    [trace] = lab.compare(FIRST.prompt, [FIRST.cards[2]], max_new_tokens=8, seed=0)
     step = trace.steps[2]
     column(page, 2).locator(".token").nth(2).hover()
     card = page.locator("#live .candidates")
@@ -118,9 +122,8 @@ def test_pointing_at_a_token_shows_what_else_the_model_considered(page, lab, fol
     card.wait_for(state="hidden")
 
 
-def test_the_arrow_keys_walk_from_token_to_token_and_column_to_column(page):
-    length(page, 6)
-    run(page)
+def test_the_arrow_keys_walk_from_token_to_token_and_column_to_column(ran):
+    page = ran
     assert page.locator('#live [tabindex="0"]').count() == 3  # one tab stop per column
     column(page, 0).locator(".token").nth(0).focus()
     card = page.locator("#live .candidates")
@@ -138,14 +141,14 @@ def test_the_arrow_keys_walk_from_token_to_token_and_column_to_column(page):
         ("ArrowRight", [0, 2]),
         ("ArrowDown", [1, 2]),
         ("ArrowLeft", [1, 1]),
-        ("End", [1, 5]),
-        ("ArrowUp", [0, 5]),
+        ("End", [1, 7]),
+        ("ArrowUp", [0, 7]),
         ("Home", [0, 0]),
         ("ArrowLeft", [0, 0]),
     ]:
         page.keyboard.press(key)
-        assert focused() == place
-        assert card.is_visible()
+        wait(lambda place=place: focused() == place)
+        card.wait_for(state="visible")
     page.keyboard.press("Escape")
     card.wait_for(state="hidden")
 
@@ -174,21 +177,23 @@ def test_stop_ends_the_run_and_leaves_what_was_written(page, folder):
         ("#shared-eos_token_id textarea", "<b>no such token</b>", "<b>no such token</b>"),
     ],
 )
-def test_bad_input_is_answered_with_a_message_and_loses_nothing(page, folder, field, value, words):
-    length(page, 4)
-    run(page)
+def test_bad_input_is_answered_with_a_message_and_loses_nothing(ran, folder, field, value, words):
+    page = ran
     before = [text_of(page, index) for index in range(3)]
-    if field.startswith("#shared"):
+    if not page.locator(field).is_visible():
         page.click("#shared button")
+    good = page.input_value(field)
     page.fill(field, value)
     page.keyboard.press("Tab")
     run(page)
     page.screenshot(path=folder / f"error {words[:12]}.png".replace("/", ""))
-    assert words in page.inner_text("#live .status.error")
-    assert words in page.inner_text(".toast-body")
+    page.wait_for_selector(f"#live .status.error >> text={words}")
+    said(page, words)
     assert [text_of(page, index) for index in range(3)] == before
     assert page.input_value(field) == value
-    assert page.input_value("#shared-max_new_tokens input[type=number]") == "4"
+    assert page.input_value("#shared-max_new_tokens input[type=number]") == "8"
+    page.fill(field, good)
+    page.keyboard.press("Tab")
 
 
 def test_code_of_ones_own_is_not_offered_unless_the_server_allows_it(page):
@@ -251,10 +256,11 @@ def test_more_cards_than_the_server_allows_are_not_added(page):
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.title)
-def test_a_preset_fills_the_form(page, preset):
+def test_a_preset_fills_the_form(form, preset):
+    page = form
     page.get_by_role("button", name=preset.title).click()
     page.wait_for_selector(f"#point >> text={preset.point[:30]}")
-    assert page.input_value("#prompt textarea") == preset.prompt
+    wait(lambda: page.input_value("#prompt textarea") == preset.prompt)
     names = [strategy.replace("_", " ") for strategy, _ in preset.cards]
     pickers = page.locator(".card .card-head input")
     wait(lambda: pickers.evaluate_all("all => all.map(picker => picker.value)") == names)

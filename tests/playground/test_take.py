@@ -10,13 +10,14 @@ from contextlib import contextmanager, redirect_stdout
 import pytest
 
 from engine.trace_json import read_all, write_all
-from playground import Playground, measures
+from playground import measures
 from playground.ui.state import State, encode
 from tests.playground.browsing import (
     LEAVING,
     column,
     downloaded,
     forked,
+    on_tab,
     opened,
     ready,
     running,
@@ -37,11 +38,6 @@ CHOICES = [
 ]
 SHARED = {"max_new_tokens": 6, "seed": 3, "repetition_penalty": 1.1}
 LARGEST = 3_000_000
-
-
-@pytest.fixture(scope="module")
-def lab():
-    return Playground()
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +132,7 @@ def test_a_link_restores_the_form_and_the_view_and_runs_the_same(browser, addres
         page.click("#shared button")
         for name, value in SHARED.items():
             assert float(page.input_value(f"#shared-{name} input >> nth=0")) == value
-        assert page.get_by_role("tab", selected=True).inner_text() == "Across strategies"
+        on_tab(page, "Across strategies")
         with running(page):
             pass
         assert texts(page) == [trace.text for trace in traces[:3]]
@@ -151,7 +147,7 @@ def test_a_followed_link_stays_over_a_reload(browser, address, link):
         page.reload()
         wait(lambda: page.input_value("#prompt textarea") == PROMPT)
         ready(page)
-        assert page.get_by_role("tab", selected=True).inner_text() == "Across strategies"
+        on_tab(page, "Across strategies")
 
 
 def linked(**changes):

@@ -15,6 +15,7 @@ from tests.playground.browsing import (
     LEAVING,
     column,
     forked,
+    on_tab,
     opened,
     over,
     ready,
@@ -28,11 +29,6 @@ from tests.playground.browsing import (
 from tests.tiny import tiny
 
 LONG = 400
-
-
-@pytest.fixture(scope="module")
-def lab():
-    return Playground()
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +92,7 @@ def test_a_reload_brings_back_columns_colours_form_and_tab(page):
     assert page.input_value("#prompt textarea") == "My garden has"
     assert page.input_value("#shared-max_new_tokens input >> nth=0") == "5"
     assert page.input_value("#live-background") == "surprisal"
-    assert page.get_by_role("tab", selected=True).inner_text() == "Across strategies"
+    on_tab(page, "Across strategies")
     page.wait_for_selector("#table [role=gridcell]", state="attached")
     forked(page, 0, 1, " also")
     assert " also" in text_of(page, 1)

@@ -1,15 +1,16 @@
 """Walking through runs on the real page: step by step, pinned, forked, edited, replayed."""
 
+from contextlib import contextmanager
+
 import pytest
 
-from playground import Playground
 from playground.ui.presets import FIRST
 from tests.playground.browsing import (
     column,
     opened,
     over,
+    ready,
     running,
-    served,
     states,
     text_of,
     wait,
@@ -18,24 +19,18 @@ from tests.playground.browsing import (
 GREEDY, BEAMS, SAMPLE = range(3)
 
 
-@pytest.fixture(scope="module")
-def lab():
-    return Playground()
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("walk")
-    with served(["app.py", "--port", "{port}", "--columns", "5"], folder / "log") as address:
-        yield address
+@contextmanager
+def filled(browser, address):
+    with opened(browser, address) as page:
+        ready(page)
+        page.fill("#shared-max_new_tokens input[type=number]", "8")
+        page.keyboard.press("Tab")
+        yield page
 
 
 @pytest.fixture
 def page(browser, address):
-    with opened(browser, address) as page:
-        page.wait_for_selector("#run:not([disabled])", timeout=120_000)
-        page.fill("#shared-max_new_tokens input[type=number]", "8")
-        page.keyboard.press("Tab")
+    with filled(browser, address) as page:
         yield page
 
 
@@ -46,6 +41,15 @@ def ran(page):
         pass
     page.evaluate("document.activeElement.blur()")
     return page
+
+
+@pytest.fixture(scope="module")
+def read(browser, address):
+    """A page with a comparison that has ended, for tests that only read."""
+    with filled(browser, address) as page:
+        with running(page):
+            pass
+        yield page
 
 
 def tokens(page, index):
@@ -72,8 +76,8 @@ def test_step_by_step_really_advances_the_model_one_token_at_a_time(page, lab):
         page.evaluate("document.activeElement.blur()")
         for count in range(2, 5):
             page.keyboard.press("ArrowRight")
-            wait(lambda count=count: length(page, GREEDY) == count)
-            assert length(page, SAMPLE) == count
+            for index in (GREEDY, SAMPLE):
+                wait(lambda index=index, count=count: length(page, index) == count)
         assert states(page)[GREEDY] == "paused"
         page.keyboard.press("ArrowLeft")  # only looks back
         assert at(page) is not None
@@ -202,8 +206,8 @@ def test_a_fork_can_be_forked_until_there_is_no_more_room(ran):
     assert page.locator("#live .column").count() == 5
 
 
-def test_the_tree_grows_from_what_the_beams_really_did(ran, lab):
-    page = ran
+def test_the_tree_grows_from_what_the_beams_really_did(read, lab):
+    page = read
     trace = expected(lab, BEAMS)
     page.get_by_role("tab", name="Tree").click()
     page.wait_for_selector("#tree-view svg [role=treeitem], #tree-view svg .node")
@@ -222,7 +226,7 @@ def test_the_tree_grows_from_what_the_beams_really_did(ran, lab):
         ("draft origin", "no run here"),
     ],
 )
-def test_the_legend_says_what_the_colours_mean(ran, channel, words):
-    page = ran
+def test_the_legend_says_what_the_colours_mean(read, channel, words):
+    page = read
     page.locator("#live .legend select").first.select_option(label=channel)
     wait(lambda: words in page.inner_text("#live .legend"))

@@ -69,7 +69,7 @@ def trace(strategy, steps, paths, stop, scores=(None,), error=None):
     return Trace(strategy, {}, 0, "toy", "p", (), tuple(steps), ticks, sequences, stop, error)
 
 
-def toys():
+def toys(pause):
     """A chain that would like to be HTML, beams that change their mind, and a run that fails."""
     evil = [step(0, None, " a"), step(1, 0, "\n"), step(2, 1, EVIL, 0.001)]
     beams = [step(0, None, " one"), step(1, None, " two"), step(2, 0, " more"), step(3, 1, " end")]
@@ -77,13 +77,13 @@ def toys():
     yield Update(0, tuple(evil[:2]), 1)
     yield Update(1, tuple(beams[:2]), 0)
     yield Update(2, tuple(failed), 0)
-    time.sleep(0.5)
+    pause(0.5)
     yield Update(1, (beams[2],), 2)
-    time.sleep(0.5)
+    pause(0.5)
     error = Stop("error"), (None,), f"no more memory {EVIL}"
     yield Update(2, (), 0, trace("sample", failed, [(0,)], *error))
     yield Update(1, (beams[3],), 3)
-    time.sleep(2)
+    pause(2)
     yield Update(0, (evil[2],), 2, trace("greedy", evil, [(0, 1, 2)], Stop("end_token", EVIL)))
     best = trace("beam_search", beams, [(1, 3), (0, 2)], Stop("length"), (-0.1, -0.25))
     yield Update(1, (), 3, best)
@@ -139,8 +139,9 @@ class Lab:
         name="toy", module=SimpleNamespace(generation_config=GenerationConfig())
     )
 
-    def __init__(self, gate=Path("/dev/null")):
-        self._gate = gate
+    def __init__(self, gate=Path("/dev/null"), pause=lambda seconds: None):
+        """Pauses are for who watches: in a browser."""
+        self._gate, self._pause = gate, pause
 
     def offered(self):
         return registered()
@@ -158,7 +159,12 @@ class Lab:
             raise RuntimeError("a bug")
         if len(runs) == 1:  # a fork
             return iter([forked()])
-        scripts = {"toys": toys, "drafts": drafts, "many": many, "forever": lambda: forever(stop)}
+        scripts = {
+            "toys": lambda: toys(self._pause),
+            "drafts": drafts,
+            "many": many,
+            "forever": lambda: forever(stop),
+        }
         return scripts[prompt]()
 
     @property
@@ -176,7 +182,7 @@ def main():
     def load(_):
         while not gate.exists():
             time.sleep(0.05)
-        return Lab(gate)
+        return Lab(gate, time.sleep)
 
     page = build(Labs(["toy"], load), Limits())
     page.launch(server_port=port, theme=theme(), css_paths=CSS, run_history=False, quiet=True)
