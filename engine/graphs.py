@@ -13,7 +13,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -42,8 +41,9 @@ class _Recording(NamedTuple, Generic[T]):
 class Graphs(Generic[T]):
     """The recordings of one kind of work. One thread at a time: its owner sees to that."""
 
-    def __init__(self, device: torch.device, fused: Fused | None = None) -> None:
+    def __init__(self, device: torch.device, fused: Fused | None = None, most: int = MOST) -> None:
         self._device = device
+        self._most = most
         self._fused = fused  # the compiled parts of what is recorded, once they are
         self._swapped = False
         self._recordings: OrderedDict[Hashable, _Recording[T]] = OrderedDict()
@@ -78,10 +78,7 @@ class Graphs(Generic[T]):
         if recording is None:
             return work(*(given.to(self._device) for given in inputs))
         self._recordings.move_to_end(shape)
-        for read, given in zip(recording.inputs, inputs, strict=True):
-            # From memory that stays where it is the device fetches it by itself.
-            own = given if given.device.type == "cuda" else given.pin_memory()
-            read.copy_(own, non_blocking=True)
+        _copy(inputs, recording.inputs)
         recording.graph.replay()
         return recording.result
 
@@ -89,6 +86,7 @@ class Graphs(Generic[T]):
         """Once parts are compiled, have everything recorded again with them when it is met."""
         if self._fused is not None and self._fused.ready and not self._swapped:
             self._recordings.clear()
+            self._memory = None
             self._swapped = True
 
     def _record(
@@ -112,7 +110,7 @@ class Graphs(Generic[T]):
         if self._fused is not None:
             self._fused.begin()
         self._recordings[shape] = _Recording(graph, read, result)
-        if len(self._recordings) > MOST:
+        if len(self._recordings) > self._most:
             self._recordings.popitem(last=False)
         return self._recordings[shape]
 
@@ -126,6 +124,20 @@ def recordable(model: nn.Module) -> bool:
     return len(devices) == 1 and next(iter(devices)).type == "cuda"
 
 
+def _copy(given: Sequence[Tensor], read: Sequence[Tensor]) -> None:
+    """Put inputs where a recording reads them."""
+    there: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for own, place in zip(given, read, strict=True):
+        if own.device.type == "cuda":
+            places, owns = there.setdefault(own.dtype, ([], []))
+            places.append(place)
+            owns.append(own)
+        else:  # from memory that stays where it is the device fetches it by itself
+            place.copy_(own.pin_memory(), non_blocking=True)
+    for places, owns in there.values():  # all of a kind in one launch
+        torch._foreach_copy_(places, owns)
+
+
 def bucket(size: int, least: int = 1) -> int:
     """The size of the shape a size is filled up to, so that shapes repeat: a power of two."""
     return max(least, 1 << (size - 1).bit_length())
@@ -134,7 +146,5 @@ def bucket(size: int, least: int = 1) -> int:
 def copied(reading: Reading, rows: Tensor | slice) -> Reading:
     """Some rows of a reading, in memory of their own: the next tick writes over a recording's."""
 
-    def own(tensor: Tensor) -> Tensor:
-        return tensor[rows].clone() if isinstance(rows, slice) else tensor[rows]
-
-    return Reading(*(own(getattr(reading, item.name)) for item in fields(Reading)))
+    own = reading.rows(rows)
+    return own.copy() if isinstance(rows, slice) else own
