@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import engine.pool  # before torch: it decides how torch's threads wait
 from benchmarks.compare import PROMPT, SEED, SIX, generate
 from benchmarks.random_model import random_model
+from engine.fusing import Fused
 from engine.trace import Trace
 from playground import Playground
 
@@ -49,7 +50,8 @@ def main() -> None:
         slow = Playground(model)
         slow.compare(PROMPT, ["greedy"], max_new_tokens=1)
     same(lab, slow, "plain parts")
-    fused = lab._readers._pool._fused
+    fused = Fused.of(model.module)
+    fused.begin()
     fused.wait()
     check("parts were compiled", fused.ready)
     same(lab, slow, "compiled parts")

@@ -35,6 +35,9 @@ ROTARY = "apply_rotary_pos_emb"  # what transformers calls the function in the m
 ROWS = (64, 24, 1)
 CLOSE = {4: 1e-3, 2: 0.03}  # how far what comes out may be off, as a share of the largest of it
 
+# Held by whoever records a CUDA graph or compiles: neither bears the other, nor one of its kind.
+ALONE = threading.Lock()
+
 _here = threading.local()  # how this thread uses the compiled parts, if it does
 _patching = threading.Lock()
 # While torch traces a function, a module called on another thread may be taken for part of it:
@@ -124,7 +127,7 @@ class Fused:
             sys.setswitchinterval(min(interval, 0.0005))
             model = self._model()
             if model is not None:
-                with torch.inference_mode(), _tracing_alone():
+                with torch.inference_mode(), _tracing_alone(), ALONE:
                     self.parts = parts_of(model)
                     self._compile(model)
                 self.ready = bool(self.parts)

@@ -9,7 +9,6 @@ step from then on, and the log says why.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,17 +18,17 @@ import torch
 from torch import Tensor, nn
 
 from engine.backend import Reading
-from engine.fusing import Fused
+from engine.fusing import ALONE, Fused
 
 log = logging.getLogger(__name__)
 
 ROWS = 64  # most rows of work that is recorded: beyond them kernels are long and launches cheap
 MOST = 32  # recordings kept; each has a few vocabulary rows of its own on the device
 
-T = TypeVar("T")
+TRIES = 3  # failed recordings after which no more are made
+CALM = 50  # times that recordings are played before the compiler is started: shapes are known then
 
-# Two threads that record at once would disturb each other: to begin waits for the whole device.
-_RECORDING = threading.Lock()
+T = TypeVar("T")
 
 
 class _Recording(NamedTuple, Generic[T]):
@@ -49,7 +48,8 @@ class Graphs(Generic[T]):
         self._recordings: OrderedDict[Hashable, _Recording[T]] = OrderedDict()
         self._met: set[Hashable] = set()
         self._memory: Any = None  # what the recordings share: no two are played at the same time
-        self._refused = device.type != "cuda"
+        self._tries = TRIES if device.type == "cuda" else 0
+        self._played = 0
 
     @property
     def count(self) -> int:
@@ -72,14 +72,21 @@ class Graphs(Generic[T]):
         """
         self._swap()
         recording = self._recordings.get(shape)
-        if recording is None and shape in self._met and not self._refused:
-            recording = self._record(work, shape, inputs)
+        # Where somebody else records or compiles just now, there will be another time.
+        if recording is None and shape in self._met and self._tries and ALONE.acquire(False):
+            try:
+                recording = self._record(work, shape, inputs)
+            finally:
+                ALONE.release()
         self._met.add(shape)
         if recording is None:
             return work(*(given.to(self._device) for given in inputs))
         self._recordings.move_to_end(shape)
         _copy(inputs, recording.inputs)
         recording.graph.replay()
+        self._played += 1
+        if self._fused is not None and self._played == CALM:
+            self._fused.begin()
         return recording.result
 
     def _swap(self) -> None:
@@ -97,18 +104,16 @@ class Graphs(Generic[T]):
             self._memory = self._memory or torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
             # Other threads may use the device meanwhile: what they do is not recorded.
-            with _RECORDING, self._parts():
+            with self._parts():
                 if self._swapped:
                     work(*read)  # loads the compiled kernels
                 with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
                     result = work(*read)
         except Exception as error:  # whatever a model does that cannot be recorded
             log.warning("not recorded as a CUDA graph, but run step by step: %s", error)
-            self._refused = True
+            self._tries -= 1
             self.clear()
             return None
-        if self._fused is not None:
-            self._fused.begin()
         self._recordings[shape] = _Recording(graph, read, result)
         if len(self._recordings) > self._most:
             self._recordings.popitem(last=False)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 
 from engine import pool as pools
 from engine.backend import Reading
+from engine.fusing import ALONE
 from engine.graphs import Graphs, bucket
 from engine.measure import Request, in_turn
 from engine.measuring import Measuring
@@ -119,6 +120,20 @@ def test_without_a_gpu_work_is_done_every_time_it_is_asked_for() -> None:
     for value in range(3):
         graphs.play(work, (2, 512), torch.full((4, 2), value))
     assert done == [0, 8, 16] and graphs.count == 0
+
+
+def test_nothing_is_recorded_while_somebody_else_records_or_compiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graphs, asked = Graphs(torch.device("cpu")), []
+    monkeypatch.setattr(graphs, "_tries", 1)
+    monkeypatch.setattr(graphs, "_record", lambda work, shape, inputs: asked.append(shape))
+    with ALONE:
+        for _ in range(3):
+            assert graphs.play(torch.neg, "shape", torch.ones(1)).item() == -1
+    assert not asked
+    assert graphs.play(torch.neg, "shape", torch.ones(1)).item() == -1
+    assert asked == ["shape"] and not ALONE.locked()
 
 
 def test_shapes_are_few() -> None:
