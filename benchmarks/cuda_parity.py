@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import engine.pool  # before torch: it decides how torch's threads wait
 from benchmarks.compare import PROMPT, SEED, SIX, generate
 from benchmarks.random_model import random_model
+from engine.fusing import Fused
 from engine.trace import Trace
 from playground import Playground
 
@@ -48,19 +49,12 @@ def main() -> None:
     with mock.patch.object(engine.pool, "recordable", return_value=False):
         slow = Playground(model)
         slow.compare(PROMPT, ["greedy"], max_new_tokens=1)
-    for name, choices, tokens in (
-        ("six", SIX, 96),
-        ("others", OTHERS[:4], 24),
-        ("drafts", OTHERS[4:], 24),
-    ):
-        shared = {"max_new_tokens": tokens, "seed": SEED}
-        ours, theirs = (
-            lab.compare(PROMPT, choices, **shared),
-            slow.compare(PROMPT, choices, **shared),
-        )
-        check(f"{name}: tokens with and without recordings", tokens_of(ours) == tokens_of(theirs))
-        check(f"{name}: log-probabilities within 1e-3", apart(ours, theirs) < 1e-3)
-        check(f"{name}: nothing failed", not [trace.error for trace in ours if trace.error])
+    same(lab, slow, "plain parts")
+    fused = Fused.of(model.module)
+    fused.begin()
+    fused.wait()
+    check("parts were compiled", fused.ready)
+    same(lab, slow, "compiled parts")
     check("shapes were recorded", recorded(lab) > 0 and recorded(slow) == 0)
     for choice in SIX:
         [trace] = lab.compare(PROMPT, [choice], max_new_tokens=64, seed=SEED)
@@ -72,6 +66,21 @@ def main() -> None:
     memory(lab)
     print(f"{len(failures)} failed" if failures else "all as it must be")
     sys.exit(bool(failures))
+
+
+def same(lab: Playground, slow: Playground, how: str) -> None:
+    """What recorded ticks give is what ticks give that are not."""
+    for name, choices, tokens in (
+        ("six", SIX, 96),
+        ("others", OTHERS[:4], 24),
+        ("drafts", OTHERS[4:], 24),
+    ):
+        shared = {"max_new_tokens": tokens, "seed": SEED}
+        ours, theirs = (way.compare(PROMPT, choices, **shared) for way in (lab, slow))
+        what = f"{how}, {name}"
+        check(f"{what}: tokens with and without recordings", tokens_of(ours) == tokens_of(theirs))
+        check(f"{what}: log-probabilities within 1e-3", apart(ours, theirs) < 1e-3)
+        check(f"{what}: nothing failed", not [trace.error for trace in ours if trace.error])
 
 
 def growing(lab: Playground, slow: Playground) -> None:

@@ -1,10 +1,13 @@
-"""How long one tick of the model takes, by rows and by how much of the pool is in use.
+"""How long one tick takes: the model's part, what of it is instrumentation, and everything else.
 
     python benchmarks/tick.py [--device cuda] [--dtype bfloat16] [--json FILE]
 
-Random weights of SmolLM2-135M's shape; needs torch and transformers only. A tick evaluates that
-many new cells that branch off one text: masks, forward pass, log-probabilities, entropy and the
-most probable tokens. The share of instrumentation is what those last three add to it.
+Random weights of SmolLM2-135M's shape; needs torch and transformers only. The model's part is
+timed by rows and by how much of the pool is in use: so many new cells that branch off one text,
+with masks, forward pass, log-probabilities, entropy and the most probable tokens, of which the
+last three are the instrumentation. On a GPU it is timed twice, as it is from the first second on
+and once parts of the model are compiled. The rest (Python, processors, draws, the trace) is what a
+tick of six strategies takes beyond the model's part for as many cells.
 """
 
 from __future__ import annotations
@@ -22,9 +25,13 @@ from unittest import mock
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.compare import PROMPT, SEED, SIX
 from benchmarks.random_model import VOCABULARY, random_model
 from engine.backend import Reading  # before torch: it decides how torch's threads wait
+from engine.fusing import Fused
+from engine.model import Model
 from engine.pool import Pool
+from playground import Playground
 
 # isort: split
 import torch
@@ -32,6 +39,7 @@ from torch import Tensor
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 LENGTHS = (100, 600, 1500)  # positions in use; on a GPU ticks then see 512, 1,024 and 2,048
+CELLS = 13  # that the six ask for in a tick
 WARM = 4  # ticks before the clock starts: on a GPU a shape is recorded at the second
 
 
@@ -45,16 +53,43 @@ def main() -> None:
     gpu = options.device.startswith("cuda")
     dtype = options.dtype or ("bfloat16" if gpu else "float32")
     ticks = options.ticks or (30 if gpu else 3)
-    model = random_model(options.device, getattr(torch, dtype)).module
+    model = random_model(options.device, getattr(torch, dtype))
+    torch._dynamo.config.disable = True  # nothing is compiled yet
+    rows = table(model.module, gpu, ticks, "plain")
+    if gpu:
+        torch._dynamo.config.disable = False
+        Fused.of(model.module).begin()
+        Fused.of(model.module).wait()
+        rows += table(model.module, gpu, ticks, "compiled")
+    whole = six_ms(model, 64 if gpu else 8)
+    own, _ = tick_ms(model.module, LENGTHS[0], CELLS, ticks)
+    print(
+        f"six strategies {whole:.2f} ms a tick, {own:.2f} ms of it the model's, {whole - own:.2f}"
+        " ms all the rest"
+    )
+    where = torch.cuda.get_device_name() if gpu else f"CPU, {torch.get_num_threads()} threads"
+    result = {"device": where, "torch": torch.__version__, "dtype": dtype, "ticks": rows}
+    result["six"] = {"tick_ms": round(whole, 3), "model_ms": round(own, 3)}
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def table(model: Any, gpu: bool, ticks: int, parts: str) -> list[dict[str, Any]]:
+    """All shapes, with the model's parts as they are now."""
     rows = []
     for length in LENGTHS if gpu else LENGTHS[:1]:
         for count in ROWS:
-            rows.append(measured(model, length, count, ticks))
+            rows.append({"parts": parts, **measured(model, length, count, ticks)})
             print(line(rows[-1]), flush=True)
-    where = torch.cuda.get_device_name() if gpu else f"CPU, {torch.get_num_threads()} threads"
-    result = {"device": where, "torch": torch.__version__, "dtype": dtype, "ticks": rows}
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
+    return rows
+
+
+def six_ms(model: Model, tokens: int) -> float:
+    """The median tick of six strategies together."""
+    lab = Playground(model)
+    for _ in range(2):
+        traces = lab.compare(PROMPT, SIX, max_new_tokens=tokens, seed=SEED)
+    return statistics.median(tick.ms for tick in traces[0].ticks[WARM:])
 
 
 def measured(model: Any, length: int, count: int, ticks: int) -> dict[str, Any]:
@@ -109,7 +144,8 @@ def synchronize() -> None:
 
 def line(row: dict[str, Any]) -> str:
     return (
-        f"{row['rows']:3} rows  {row['positions']:5} positions  {row['tick_ms']:8.3f} ms  "
+        f"{row['parts']:8}  {row['rows']:3} rows  {row['positions']:5} positions  "
+        f"{row['tick_ms']:8.3f} ms  "
         f"instrumentation {row['instrumentation_share']:6.1%}  first ticks {row['first_ms']}"
     )
 

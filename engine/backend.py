@@ -7,7 +7,7 @@ probable tokens. Refuses to know caches and masks: those are the backends' own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -48,6 +48,22 @@ class Reading:
         spread = entropy_and_variance(log_probs)
         return Reading(logits, log_probs, *spread, most(logits), hidden)
 
+    def rows(self, at: slice | Tensor) -> Reading:
+        """What was said at some of the places."""
+        return Reading(*(part[at] for part in self._parts()))
+
+    def copy(self) -> Reading:
+        """The same in memory of its own."""
+        return Reading(*(part.clone() for part in self._parts()))
+
+    def row(self, at: int) -> list[Tensor]:
+        """What was said at one of the places, part by part."""
+        return [part[at] for part in self._parts()]
+
+    def _parts(self) -> tuple[Tensor, ...]:
+        spread = (self.entropy, self.varentropy)
+        return (self.logits, self.log_probs, *spread, self.top_tokens, self.hidden)
+
 
 @dataclass(frozen=True, eq=False)
 class Place:
@@ -63,15 +79,10 @@ def gather(places: Sequence[Place]) -> Reading:
     if all(place.reading is first for place in places):
         rows = [place.row for place in places]
         if rows == list(range(start, start + len(rows))):  # as they lie there: nothing to copy
-            own = slice(start, start + len(rows))
-            return Reading(*(getattr(first, item.name)[own] for item in fields(Reading)))
-        at = torch.tensor(rows, device=first.logits.device)
-        return Reading(*(getattr(first, item.name)[at] for item in fields(Reading)))
-
-    def stack(name: str) -> Tensor:
-        return torch.stack([getattr(place.reading, name)[place.row] for place in places])
-
-    return Reading(*(stack(item.name) for item in fields(Reading)))
+            return first.rows(slice(start, start + len(rows)))
+        return first.rows(torch.tensor(rows, device=first.logits.device))
+    columns = zip(*(place.reading.row(place.row) for place in places), strict=True)
+    return Reading(*(torch.stack(column) for column in columns))
 
 
 def most(scores: Tensor, count: int = TOP) -> Tensor:

@@ -19,11 +19,10 @@ def drawn(probs: Tensor, count: int, generator: torch.Generator) -> Tensor:
     whether it may, and waits for the answer, twice.
     """
     clocks = torch.empty_like(probs).exponential_(1.0, generator=generator)
-    sooner = probs / clocks
-    first = sooner.argmax(-1, keepdim=True) if count == 1 else sooner.topk(count).indices
-    total = probs.sum(-1, keepdim=True)
-    sound = (total > 0) & (total < torch.inf)  # neither where there is something not a number
-    return torch.where(sound, first, NOTHING).cpu()
+    sooner = torch.div(probs.detach(), clocks, out=clocks)
+    first = sooner.max(-1, keepdim=True) if count == 1 else sooner.topk(count)
+    # Not above 0 where nothing has a chance, nor where something is not a number.
+    return first.indices.masked_fill_(~(first.values[..., :1] > 0), NOTHING).cpu()
 
 
 def default_generator(device: torch.device) -> torch.Generator:

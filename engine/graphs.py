@@ -9,28 +9,26 @@ step from then on, and the log says why.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from engine.backend import Reading
-from engine.fusing import Fused
+from engine.fusing import ALONE, Fused
 
 log = logging.getLogger(__name__)
 
 ROWS = 64  # most rows of work that is recorded: beyond them kernels are long and launches cheap
 MOST = 32  # recordings kept; each has a few vocabulary rows of its own on the device
 
-T = TypeVar("T")
+TRIES = 3  # failed recordings after which no more are made
+CALM = 50  # times that recordings are played before the compiler is started: shapes are known then
 
-# Two threads that record at once would disturb each other: to begin waits for the whole device.
-_RECORDING = threading.Lock()
+T = TypeVar("T")
 
 
 class _Recording(NamedTuple, Generic[T]):
@@ -42,14 +40,16 @@ class _Recording(NamedTuple, Generic[T]):
 class Graphs(Generic[T]):
     """The recordings of one kind of work. One thread at a time: its owner sees to that."""
 
-    def __init__(self, device: torch.device, fused: Fused | None = None) -> None:
+    def __init__(self, device: torch.device, fused: Fused | None = None, most: int = MOST) -> None:
         self._device = device
+        self._most = most
         self._fused = fused  # the compiled parts of what is recorded, once they are
         self._swapped = False
         self._recordings: OrderedDict[Hashable, _Recording[T]] = OrderedDict()
         self._met: set[Hashable] = set()
         self._memory: Any = None  # what the recordings share: no two are played at the same time
-        self._refused = device.type != "cuda"
+        self._tries = TRIES if device.type == "cuda" else 0
+        self._played = 0
 
     @property
     def count(self) -> int:
@@ -72,23 +72,28 @@ class Graphs(Generic[T]):
         """
         self._swap()
         recording = self._recordings.get(shape)
-        if recording is None and shape in self._met and not self._refused:
-            recording = self._record(work, shape, inputs)
+        # Where somebody else records or compiles just now, there will be another time.
+        if recording is None and shape in self._met and self._tries and ALONE.acquire(False):
+            try:
+                recording = self._record(work, shape, inputs)
+            finally:
+                ALONE.release()
         self._met.add(shape)
         if recording is None:
             return work(*(given.to(self._device) for given in inputs))
         self._recordings.move_to_end(shape)
-        for read, given in zip(recording.inputs, inputs, strict=True):
-            # From memory that stays where it is the device fetches it by itself.
-            own = given if given.device.type == "cuda" else given.pin_memory()
-            read.copy_(own, non_blocking=True)
+        _copy(inputs, recording.inputs)
         recording.graph.replay()
+        self._played += 1
+        if self._fused is not None and self._played == CALM:
+            self._fused.begin()
         return recording.result
 
     def _swap(self) -> None:
         """Once parts are compiled, have everything recorded again with them when it is met."""
         if self._fused is not None and self._fused.ready and not self._swapped:
             self._recordings.clear()
+            self._memory = None
             self._swapped = True
 
     def _record(
@@ -99,20 +104,18 @@ class Graphs(Generic[T]):
             self._memory = self._memory or torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
             # Other threads may use the device meanwhile: what they do is not recorded.
-            with _RECORDING, self._parts():
+            with self._parts():
                 if self._swapped:
                     work(*read)  # loads the compiled kernels
                 with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
                     result = work(*read)
         except Exception as error:  # whatever a model does that cannot be recorded
             log.warning("not recorded as a CUDA graph, but run step by step: %s", error)
-            self._refused = True
+            self._tries -= 1
             self.clear()
             return None
-        if self._fused is not None:
-            self._fused.begin()
         self._recordings[shape] = _Recording(graph, read, result)
-        if len(self._recordings) > MOST:
+        if len(self._recordings) > self._most:
             self._recordings.popitem(last=False)
         return self._recordings[shape]
 
@@ -126,6 +129,20 @@ def recordable(model: nn.Module) -> bool:
     return len(devices) == 1 and next(iter(devices)).type == "cuda"
 
 
+def _copy(given: Sequence[Tensor], read: Sequence[Tensor]) -> None:
+    """Put inputs where a recording reads them."""
+    there: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for own, place in zip(given, read, strict=True):
+        if own.device.type == "cuda":
+            places, owns = there.setdefault(own.dtype, ([], []))
+            places.append(place)
+            owns.append(own)
+        else:  # from memory that stays where it is the device fetches it by itself
+            place.copy_(own.pin_memory(), non_blocking=True)
+    for places, owns in there.values():  # all of a kind in one launch
+        torch._foreach_copy_(places, owns)
+
+
 def bucket(size: int, least: int = 1) -> int:
     """The size of the shape a size is filled up to, so that shapes repeat: a power of two."""
     return max(least, 1 << (size - 1).bit_length())
@@ -134,7 +151,5 @@ def bucket(size: int, least: int = 1) -> int:
 def copied(reading: Reading, rows: Tensor | slice) -> Reading:
     """Some rows of a reading, in memory of their own: the next tick writes over a recording's."""
 
-    def own(tensor: Tensor) -> Tensor:
-        return tensor[rows].clone() if isinstance(rows, slice) else tensor[rows]
-
-    return Reading(*(own(getattr(reading, item.name)) for item in fields(Reading)))
+    own = reading.rows(rows)
+    return own.copy() if isinstance(rows, slice) else own

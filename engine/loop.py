@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,7 +22,7 @@ from engine.node import Ask, Node
 from engine.reader import Reader
 from engine.run import Run
 from engine.strategy import Decoding
-from engine.telling import Teller
+from engine.telling import ask_for_all
 from engine.trace import Stop, Update
 from engine.trie import Cell
 
@@ -59,8 +59,11 @@ def stream(
             _resume(live, None)
         while True:
             # Where a GPU computes by itself, it goes on with the next tick while this one is told.
-            ahead = _evaluated(lives) if any(run.teller.waits for run, _ in runs) else None
-            _tell(lives)
+            ahead, ready = None, None
+            if any(run.teller.waits for run, _ in runs):
+                ready = runs[0][0].teller.now()
+                ahead = _evaluated(lives)
+            _tell(lives, ready)
             yield from _news(lives)
             if not any(live.asks for live in lives):
                 break
@@ -145,12 +148,13 @@ def _resume(live: _Live, nodes: list[Node] | None, *, waited: bool = False) -> N
     live.run.recorder.settle(waited=waited)
 
 
-def _tell(lives: Sequence[_Live]) -> None:
-    """Have everyone tell what waits to be told: the device is asked for all before any is read."""
-    for part in (Teller.ask, Teller.tell):
-        for live in lives:
-            with _alone(live):
-                part(live.run.teller)
+def _tell(lives: Sequence[_Live], ready: Any) -> None:
+    """Have everyone tell what waits to be told; the device is asked for all of it at once."""
+    with suppress(Exception):  # who it fails for is found when each tells alone
+        ask_for_all([live.run.teller for live in lives], ready)
+    for live in lives:
+        with _alone(live):
+            live.run.teller.tell(ready)
 
 
 @contextmanager

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from engine.backend import Reading
-from engine.measure import Measuring, Numbers
+from engine.measure import Numbers, Request
+from engine.measuring import Measuring
 from engine.tokens import Speller
 from engine.trace import Candidate, Distribution
 
@@ -48,34 +49,19 @@ def observe(
     speller: Speller,
 ) -> list[Observed]:
     """What to tell of each picked (row, token), read off the rows they were picked from."""
-    return observing(reading, stages, picks, speller, Measuring())()
+    [numbers] = Measuring().measured([Request(reading, [own.scores for own in stages], picks)])
+    return observed(numbers(), stages, picks, reading.logits.shape[-1], speller)
 
 
-def observing(
-    reading: Reading,
-    stages: Sequence[Stage],
-    picks: Sequence[tuple[int, int]],
-    speller: Speller,
-    measuring: Measuring,
-    ready: Any = None,
-) -> Callable[[], list[Observed]]:
-    """Have the same read off by a device that may be busy: to call the answer waits for it.
-
-    ``ready`` is the CUDA event after which the rows are there.
-    """
-    asked = measuring.measured(reading, [stage.scores for stage in stages], picks, ready)
-    names = tuple(stage.name for stage in stages)
-    vocabulary = reading.logits.shape[-1]
-    return lambda: _observed(asked(), names, picks, vocabulary, speller)
-
-
-def _observed(
+def observed(
     numbers: Numbers,
-    names: tuple[str, ...],
+    stages: Sequence[Stage],
     picks: Sequence[tuple[int, int]],
     vocabulary: int,
     speller: Speller,
 ) -> list[Observed]:
+    """The same of rows that have been measured."""
+    names = tuple(stage.name for stage in stages)
     log_probs, probs = numbers.log_probs.tolist(), numbers.log_probs.exp().tolist()
     cutoffs = _cutoffs(numbers)
     distributions = {
@@ -91,13 +77,13 @@ def _observed(
         )
         for row in dict.fromkeys(row for row, _ in picks)
     }
-    observed = []
+    told = []
     for (row, token), rank in zip(picks, numbers.ranks, strict=True):
         of_token = log_probs[row][numbers.tokens[row].index(token)]
         cut = of_token[-1] == -math.inf
         used = None if cut else round(of_token[-1], 6)
-        observed.append(Observed(distributions[row], round(of_token[0], 6), used, rank))
-    return observed
+        told.append(Observed(distributions[row], round(of_token[0], 6), used, rank))
+    return told
 
 
 def _cutoffs(numbers: Numbers) -> list[list[float | None]]:
@@ -130,7 +116,12 @@ def green(
 
 def processor_name(processor: object) -> str:
     """The setting's own word for a processor: TopPLogitsWarper is top_p."""
-    name = re.sub(r"(LogitsProcessor|LogitsWarper|Logits.*)$", "", type(processor).__name__)
+    return _setting(type(processor).__name__)
+
+
+@cache
+def _setting(kind: str) -> str:
+    name = re.sub(r"(LogitsProcessor|LogitsWarper|Logits.*)$", "", kind)
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 

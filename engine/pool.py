@@ -21,7 +21,7 @@ from transformers.cache_utils import Cache
 from engine.attention import BOOLEAN_MASKS
 from engine.backend import Place, Reading
 from engine.errors import PlaygroundError
-from engine.fusing import Fused
+from engine.fusing import TRACING, Fused
 from engine.graphs import ROWS, Graphs, bucket, copied, recordable
 from engine.pool_layer import CAPACITY, Plan, PoolLayer, widened
 from engine.trie import Cell, top, up_to
@@ -43,7 +43,7 @@ class Pool:
         self._vocabulary = vocabulary
         self._limit = positions
         device = model.device
-        self._fused = Fused(model)
+        self._fused = Fused.of(model)
         self._graphs = Graphs[Reading](device, self._fused) if recordable(model) else None
         capacity = GRAPH_CAPACITY if self._graphs else CAPACITY
         self._plan = Plan(capacity)
@@ -193,15 +193,16 @@ class Pool:
         mask[:, NOBODY] |= slots == NOBODY  # padding must see something, or its softmax is 0/0
         selected = kept is not None and self._selects_logits
         selection = {"logits_to_keep": kept} if selected else {}
-        output = (early or self._model)(
-            input_ids=tokens[None],
-            position_ids=depths[None],
-            attention_mask=self._as_attention_mask(mask),
-            past_key_values=self._cache,
-            use_cache=True,
-            output_hidden_states=early is None,
-            **selection,
-        )
+        with TRACING:
+            output = (early or self._model)(
+                input_ids=tokens[None],
+                position_ids=depths[None],
+                attention_mask=self._as_attention_mask(mask),
+                past_key_values=self._cache,
+                use_cache=True,
+                output_hidden_states=early is None,
+                **selection,
+            )
         logits = output.logits[0]
         if kept is not None and not selected:
             logits = logits[kept]

@@ -6,13 +6,16 @@ to know whose processors they are and what is chosen afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Hashable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 from transformers import LogitsProcessor
 from transformers.generation import logits_process as theirs
 
+from engine.graphs import Graphs
 from engine.observe import Stage, processor_name
 
 # What these make of a row depends on nothing but the row: to have the text on the device as well
@@ -30,7 +33,69 @@ _BLIND = {
     theirs.TypicalLogitsWarper,
 }
 
+# What these do to a few rows is the same kernels every time, to be recorded on a GPU.
+_RECORDED = {
+    theirs.EpsilonLogitsWarper,
+    theirs.MinPLogitsWarper,
+    theirs.TemperatureLogitsWarper,
+    theirs.TopKLogitsWarper,
+    theirs.TopPLogitsWarper,
+    theirs.TypicalLogitsWarper,
+}
+ROWS = 8  # most rows of which that is kept
+
 Text = tuple[int, ...]
+
+
+class Processing:
+    """Processors at work for all who read one model; on a GPU what can be is recorded."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._graphs: Graphs[Tensor] | None = None
+
+    def __call__(
+        self,
+        processors: Sequence[LogitsProcessor],
+        texts: Sequence[Text],
+        scores: Tensor,
+        beams: int,
+    ) -> list[Stage]:
+        """What each processor makes of the scores after some texts."""
+        if scores.device.type == "cuda" and len(scores) <= ROWS and _recordable(processors):
+            return self.recorded(processors, scores)
+        return processed(processors, texts, scores, beams)
+
+    def recorded(self, processors: Sequence[LogitsProcessor], scores: Tensor) -> list[Stage]:
+        """The same of processors that look at scores alone, with one launch for all of them."""
+        with self._lock:
+            self._graphs = self._graphs or Graphs(scores.device)
+            shape = (scores.shape, *(_key(processor) for processor in processors))
+            after = self._graphs.play(partial(_in_turn, processors), shape, scores).clone()
+        names = map(processor_name, processors)
+        return [Stage(name, own) for name, own in zip(names, after, strict=True)]
+
+
+def _recordable(processors: Sequence[LogitsProcessor]) -> bool:
+    return bool(processors) and all(
+        type(processor) in _RECORDED
+        and all(isinstance(value, int | float) for value in vars(processor).values())
+        for processor in processors
+    )
+
+
+def _key(processor: LogitsProcessor) -> Hashable:
+    return (type(processor), *sorted(vars(processor).items()))
+
+
+def _in_turn(processors: Sequence[LogitsProcessor], scores: Tensor) -> Tensor:
+    """What each processor leaves: (processors, rows, vocab)."""
+    nothing = torch.empty(len(scores), 0, dtype=torch.long, device=scores.device)
+    stages = []
+    for processor in processors:
+        scores = processor(nothing, scores)
+        stages.append(scores)
+    return torch.stack(stages)
 
 
 def processed(

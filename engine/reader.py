@@ -16,7 +16,8 @@ from torch import Tensor
 
 from engine.backend import Backend, Place
 from engine.errors import PlaygroundError
-from engine.measure import Measuring
+from engine.measuring import Measuring
+from engine.processing import Processing
 from engine.prompt import Prompt
 from engine.trie import Cell
 from engine.turns import Job, Turns
@@ -32,6 +33,7 @@ class Reader:
         self.backend = backend
         self.lock = lock or threading.Lock()
         self.measuring = Measuring()  # of what this model says
+        self.processing = Processing()
         self.turns = Turns()
         self._prompts: OrderedDict[tuple[tuple[int, ...], ...], Prompt] = OrderedDict()
         # A cell asked for again while somebody still holds what the model said there.

@@ -21,7 +21,6 @@ from engine.errors import PlaygroundError
 from engine.node import Node, Source
 from engine.observe import Stage, green, observe
 from engine.prepare import Prepared
-from engine.processing import processed
 from engine.reader import Reader
 from engine.record import Recorder
 from engine.stopping import StopRules
@@ -134,7 +133,8 @@ class Run:
         stages = [Stage(*reshaped)] if reshaped else []
         calls = self._model_calls()
         texts, given = [node.text for node in nodes], stages[-1].scores if stages else scores
-        stages += processed(self._processors, texts, given, self.config.num_beams)
+        processing = self._source.reader.processing
+        stages += processing(self._processors, texts, given, self.config.num_beams)
         self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
         self._seen = _Seen(nodes, Scores(reading, scores, stages))
         return stages[-1].scores if stages else scores

@@ -23,6 +23,16 @@ from engine.trace import Stop
 _LAST_TOKEN = (EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria)
 
 
+def _surely_not(criterion: StoppingCriteria, texts: Sequence[tuple[int, ...]]) -> bool:
+    """Whether a criterion need not be asked: nearly always, and to ask takes a while."""
+    if type(criterion) is MaxLengthCriteria:
+        known = criterion.max_position_embeddings  # it has something to say about that as well
+        return len(texts[0]) < min(criterion.max_length, known or criterion.max_length)
+    if type(criterion) is EosTokenCriteria:
+        return not {text[-1] for text in texts} & set(criterion.eos_token_id.tolist())
+    return False
+
+
 class StopRules:
     """The criteria of one run."""
 
@@ -55,6 +65,8 @@ class StopRules:
         # asked on the host, as a GPU would have to be waited for.
         last = torch.tensor([text[-1:] for text in texts]).expand(-1, len(texts[0]))
         for criterion in self._criteria:
+            if _surely_not(criterion, texts):
+                continue
             known = type(criterion) in _LAST_TOKEN
             given = last if known else torch.tensor(texts, device=self._device)
             fired = torch.as_tensor(criterion(given, None)).expand(len(stops))

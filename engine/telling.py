@@ -8,7 +8,7 @@ Refuses to know why a token was picked.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from engine.backend import Reading
-from engine.measure import Measuring
-from engine.observe import Observed, Stage, green, observing
+from engine.measure import Numbers, Request
+from engine.measuring import Measuring
+from engine.observe import GREEN_LIST, Stage, green, observed
 from engine.record import Entry, Recorder
 from engine.tokens import Speller
 
@@ -40,8 +41,13 @@ class _Untold:
     scores: Scores
     picks: list[tuple[int, int]]  # (row, token) of each
     entries: list[Entry]
-    ready: Any  # the CUDA event after which the scores are there, or None
-    read: Callable[[], list[Observed]] | None = None  # once the device has been asked
+    numbers: Callable[[], Numbers] | None = None  # once the device has been asked
+
+    @property
+    def request(self) -> Request:
+        """What to ask the device."""
+        reading, _, stages = self.scores
+        return Request(reading, [stage.scores for stage in stages], self.picks)
 
 
 class Teller:
@@ -54,42 +60,55 @@ class Teller:
         self._recorder = recorder
         self._speller = speller
         self._measuring = measuring
+        self._device = device
         self._untold: deque[_Untold] = deque()
 
     def add(
         self, scores: Scores, picks: Sequence[tuple[int, int]], entries: Sequence[Entry]
     ) -> None:
         """Take in what is to be told; whoever has it wait says when it is time."""
-        on_gpu = scores.given.device.type == "cuda"
-        ready = torch.cuda.current_stream().record_event() if on_gpu else None
-        self._untold.append(_Untold(scores, list(picks), list(entries), ready))
+        self._untold.append(_Untold(scores, list(picks), list(entries)))
         if not self.waits or len(self._untold) > MOST:
             self.tell()
 
-    def ask(self) -> None:
-        """Have the device read off what is to be told, without waiting for it."""
-        for untold in self._untold:
-            if untold.read is None:
-                reading, _, stages = untold.scores
-                untold.read = observing(
-                    reading, stages, untold.picks, self._speller, self._measuring, untold.ready
-                )
+    def now(self) -> Any:
+        """A mark in what the device has been given to do: the CUDA event, where there is one."""
+        if self._device.type != "cuda":
+            return None
+        return torch.cuda.current_stream(self._device).record_event()
 
-    def tell(self) -> None:
-        """Tell everything that waits."""
-        self.ask()
+    def tell(self, ready: Any = None) -> None:
+        """Tell everything that waits; the scores are there after the event ``ready``."""
         while self._untold:
             untold = self._untold.popleft()
-            assert untold.read is not None
-            _, given, stages = untold.scores
-            with self._measuring.aside(untold.ready):
-                marks = green(given, stages, untold.picks)
-            for entry, seen, mark in zip(untold.entries, untold.read(), marks, strict=True):
+            reading, given, stages = untold.scores
+            ready = ready or self.now()
+            if untold.numbers is None:
+                [untold.numbers] = self._measuring.measured([untold.request], ready)
+            marks: Sequence[dict[str, bool]] = [{}] * len(untold.picks)
+            if any(stage.name == GREEN_LIST for stage in stages):
+                with self._measuring.aside(ready):
+                    marks = green(given, stages, untold.picks)
+            vocabulary = reading.logits.shape[-1]
+            told = observed(untold.numbers(), stages, untold.picks, vocabulary, self._speller)
+            for entry, seen, mark in zip(untold.entries, told, marks, strict=True):
                 self._recorder.write(entry, seen, mark)
 
     def forget(self) -> None:
         """Let go of what nobody will be told."""
         self._untold.clear()
+
+
+def ask_for_all(tellers: Sequence[Teller], ready: Any) -> None:
+    """Have devices read off what several have to tell, in one go and without waiting for it."""
+    waiting: dict[Measuring, list[_Untold]] = defaultdict(list)
+    for teller in tellers:
+        waiting[teller._measuring] += teller._untold
+    for measuring, untold in waiting.items():
+        if untold:
+            answers = measuring.measured([each.request for each in untold], ready)
+            for each, numbers in zip(untold, answers, strict=True):
+                each.numbers = numbers
 
 
 def works_by_itself(device: torch.device) -> bool:

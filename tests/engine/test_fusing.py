@@ -9,6 +9,8 @@ from functools import partial
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
+from transformers.models.llama import modeling_llama
 
 from engine import fusing
 from engine.fusing import Fused
@@ -19,6 +21,7 @@ IDS = torch.tensor([[5, 6, 7, 8]])
 
 @pytest.fixture(autouse=True)
 def traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusing, "_rotary", {})
     compiled = torch.compile
     monkeypatch.setattr(fusing.torch, "compile", partial(compiled, backend="eager"))
 
@@ -49,13 +52,13 @@ def test_compiled_parts_make_no_difference_and_leave_nothing_behind(kind: str) -
 def test_other_threads_keep_the_parts_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     fused, model = made("llama"), tiny("llama").module
     used: list[str] = []
-    for at, part in enumerate(fused._parts):
+    for part in fused.parts:
 
         def watched(*args, own=part.fused, **kwargs):
             used.append(threading.current_thread().name)
             return own(*args, **kwargs)
 
-        fused._parts[at] = part._replace(fused=watched)
+        monkeypatch.setattr(part, "fused", watched)
     with fused.used():
         other = threading.Thread(target=logits, args=(model,), name="other")
         other.start()
@@ -63,6 +66,39 @@ def test_other_threads_keep_the_parts_as_they_are(monkeypatch: pytest.MonkeyPatc
         assert not used
         logits(model)
     assert len(used) == 5 + 2 + 2  # norms, MLPs and the rotary positions of two layers
+
+
+def test_two_models_of_a_kind_may_be_compiled_at_once() -> None:
+    rotary = modeling_llama.apply_rotary_pos_emb
+    one, other = made("llama"), Fused(LlamaForCausalLM(tiny("llama").module.config).eval())
+    other.begin()
+    other.wait()
+    with one.used():
+        with other.used():
+            logits(tiny("llama").module)
+        assert modeling_llama.apply_rotary_pos_emb is not rotary
+    assert modeling_llama.apply_rotary_pos_emb is rotary
+
+
+def test_all_who_run_a_model_share_what_is_compiled() -> None:
+    assert Fused.of(tiny("llama").module) is Fused.of(tiny("llama").module)
+
+
+def test_torch_traces_nothing_while_a_model_is_called() -> None:
+    started, traced = threading.Event(), threading.Event()
+
+    def trace() -> None:
+        with fusing._tracing_alone():
+            started.set()
+            torch.fx.symbolic_trace(torch.nn.Identity())
+        traced.set()
+
+    with fusing.TRACING:
+        thread = threading.Thread(target=trace)
+        thread.start()
+        assert started.wait(20) and not traced.wait(0.2)
+    thread.join(20)
+    assert traced.is_set()
 
 
 def test_what_cannot_be_compiled_stays_as_it_is(
@@ -95,7 +131,7 @@ def test_parts_that_make_a_difference_are_not_used(
     monkeypatch.setattr(fusing.torch, "compile", wrong)
     with caplog.at_level(logging.WARNING):
         assert not made("llama").ready
-    assert "standard deviations" in caplog.text
+    assert "is off by" in caplog.text
 
 
 def test_torch_s_own_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:

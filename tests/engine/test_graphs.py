@@ -11,10 +11,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from engine import measure
 from engine import pool as pools
 from engine.backend import Reading
+from engine.fusing import ALONE
 from engine.graphs import Graphs, bucket
+from engine.measure import Request, in_turn
+from engine.measuring import Measuring
 from engine.plain import Plain
 from engine.pool import Pool
 from tests.engine.test_trie import TREES, grown
@@ -120,6 +122,20 @@ def test_without_a_gpu_work_is_done_every_time_it_is_asked_for() -> None:
     assert done == [0, 8, 16] and graphs.count == 0
 
 
+def test_nothing_is_recorded_while_somebody_else_records_or_compiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graphs, asked = Graphs(torch.device("cpu")), []
+    monkeypatch.setattr(graphs, "_tries", 1)
+    monkeypatch.setattr(graphs, "_record", lambda work, shape, inputs: asked.append(shape))
+    with ALONE:
+        for _ in range(3):
+            assert graphs.play(torch.neg, "shape", torch.ones(1)).item() == -1
+    assert not asked
+    assert graphs.play(torch.neg, "shape", torch.ones(1)).item() == -1
+    assert asked == ["shape"] and not ALONE.locked()
+
+
 def test_shapes_are_few() -> None:
     assert [bucket(size) for size in (1, 2, 3, 5, 13, 64)] == [1, 2, 4, 8, 16, 64]
     assert [bucket(size, 512) for size in (1, 512, 513, 2000)] == [512, 512, 1024, 2048]
@@ -135,8 +151,11 @@ def test_a_gpu_is_asked_for_the_numbers_a_cpu_reads_one_by_one(stages: int) -> N
         scores.append(given)
     best = given.argmax(-1).tolist()
     picks = [(0, best[0]), (2, 17), (2, best[2]), (0, 4), (2, 8)]
-    one_by_one = measure._in_turn(reading, scores, picks)
-    at_once = measure._at_once(reading, scores, picks, measure.Measuring(), ready=None)()
+    request = Request(reading, scores, picks)
+    one_by_one = in_turn(request)
+    other = Request(Reading.of(torch.randn(2, 5000)), scores[:0], [(1, 3)])
+    _, answer, _ = Measuring().at_once([other, request, other], ready=None)
+    at_once = answer()
     assert at_once.ranks == one_by_one.ranks
     assert at_once.kept == one_by_one.kept and at_once.given == one_by_one.given
     assert at_once.last == one_by_one.last

@@ -85,14 +85,14 @@ def test_somebody_who_goes_step_by_step_sees_each_step_before_the_next_is_grante
 def test_what_cannot_be_told_ends_its_run_alone(
     ahead: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = telling.green
+    told = telling.observed
 
-    def fails(given, stages, picks):
+    def fails(numbers, stages, *others):
         if any(stage.name == "top_k" for stage in stages):
             raise MemoryError("no room to tell")
-        return told(given, stages, picks)
+        return told(numbers, stages, *others)
 
-    monkeypatch.setattr(telling, "green", fails)
+    monkeypatch.setattr(telling, "observed", fails)
     lab = Playground(tiny("llama"))
     good, bad = lab.compare("a b", ["greedy", ("sample", {"top_k": 5})], max_new_tokens=5, seed=1)
     assert good.error is None and len(good.sequences[0].token_ids) > 0

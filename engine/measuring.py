@@ -1,0 +1,195 @@
+"""A GPU asked for the numbers of distributions: for all of a tick at once, beside its other work.
+
+Every question to a GPU waits for an answer, and every launch takes the host as long as a small
+kernel takes the device. So all that there may be to tell of all rows is worked out as one recorded
+graph, on a stream of its own, and fetched in one piece. Knows what is asked. Refuses to know what
+the numbers are told as.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.backend import TOP, Reading
+from engine.graphs import Graphs, bucket
+from engine.measure import (
+    Numbers,
+    Picks,
+    Request,
+    final_of,
+    in_turn,
+    least_kept,
+    log_probs_before,
+    log_probs_told,
+    picked_by_row,
+    tokens_told,
+)
+
+ROWS = 32  # most rows whose measuring is recorded: it keeps a copy of what it reads
+RECORDINGS = 8  # kept for the same reason
+
+_PARTS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a reading
+
+
+class Measuring:
+    """Measures for all who read one model; on a GPU what is asked for again is recorded."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._graphs: Graphs[_Asked] | None = None
+        self._stream: Any = None
+
+    def measured(
+        self, requests: Sequence[Request], ready: Any = None
+    ) -> list[Callable[[], Numbers]]:
+        """The numbers of some rows, request by request.
+
+        A GPU is asked at once, beside what it is busy with: to call an answer waits for it.
+        ``ready`` is the CUDA event after which the rows are there.
+        """
+        if requests[0].reading.logits.device.type == "cpu":
+            return [partial(in_turn, request) for request in requests]
+        return self.at_once(requests, ready)
+
+    @contextmanager
+    def aside(self, ready: Any) -> Iterator[None]:
+        """Have a GPU work beside what it is busy with, on what is there after the event ``ready``.
+
+        Whoever does so keeps what is worked on until it is done.
+        """
+        if ready is None:
+            yield
+            return
+        self._stream = self._stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch
+        self._stream.wait_event(ready)
+        with torch.cuda.stream(self._stream):
+            yield
+
+    def at_once(self, requests: Sequence[Request], ready: Any) -> list[Callable[[], Numbers]]:
+        """Have the device work out all there may be to tell, and ask it once."""
+        device = requests[0].reading.logits.device
+        inputs = [tensor for request in requests for tensor in _inputs(request)]
+        stages = tuple(len(request.stages) for request in requests)
+        work = partial(_ask, stages)
+        with self._lock, self.aside(ready):
+            self._graphs = self._graphs or Graphs(device, most=RECORDINGS)
+            if sum(len(request.reading.logits) for request in requests) <= ROWS:
+                shape = (stages, *(tensor.shape for tensor in inputs))
+                asked = self._graphs.play(work, shape, *inputs)
+            else:
+                asked = work(*(tensor.to(device) for tensor in inputs))
+            told = asked.numbers.to("cpu", non_blocking=True)
+            there = torch.cuda.current_stream().record_event() if ready is not None else None
+        answer = _Answer(told, asked.shapes, there)
+        return [partial(_numbers, answer, at, request) for at, request in enumerate(requests)]
+
+
+class _Asked(NamedTuple):
+    """Numbers of several shapes, one after the other: float64 leaves whole numbers whole."""
+
+    numbers: Tensor
+    shapes: list[list[torch.Size]]  # of each request
+
+
+class _Answer:
+    """What was asked of a device, once it is there."""
+
+    def __init__(self, told: Tensor, shapes: Sequence[Sequence[torch.Size]], there: Any) -> None:
+        self._told = told
+        self._shapes = shapes
+        self._there = there  # the event that says so
+
+    @cached_property
+    def parts(self) -> list[list[Tensor]]:
+        """The numbers of each request; waits for them."""
+        if self._there is not None:
+            self._there.synchronize()
+        every = [shape for shapes in self._shapes for shape in shapes]
+        ends = list(accumulate(map(math.prod, every)))
+        pieces = zip(self._told.tensor_split(ends[:-1]), every, strict=True)
+        parts = iter([piece.view(shape) for piece, shape in pieces])
+        return [[next(parts) for _ in shapes] for shapes in self._shapes]
+
+
+def _inputs(request: Request) -> list[Tensor]:
+    """What a device works on: the picked tokens, still on the host, a reading's parts, stages."""
+    reading, stages, picks = request
+    picked = picked_by_row(reading, picks)
+    wider = bucket(len(picked[0])) - len(picked[0])  # so that shapes repeat
+    filled = torch.tensor([tokens + [-1] * wider for tokens in picked])
+    return [filled, *(getattr(reading, name) for name in _PARTS), *stages]
+
+
+def _ask(stages: Sequence[int], *inputs: Tensor) -> _Asked:
+    """Work out all numbers of all requests, which have so many stages each."""
+    rest, parts = list(inputs), []
+    for count in stages:
+        picked, *own = rest[: 1 + len(_PARTS) + count]
+        del rest[: 1 + len(_PARTS) + count]
+        named = dict(zip(_PARTS, own, strict=False))
+        reading = Reading(**named, hidden=own[0].new_empty(0))
+        parts.append(asked_of(picked, reading, *own[len(_PARTS) :]))
+    flat = torch.cat([part.double().flatten() for of_one in parts for part in of_one])
+    return _Asked(flat, [[part.shape for part in of_one] for of_one in parts])
+
+
+def _numbers(answer: _Answer, at: int, request: Request) -> Numbers:
+    tokens, log_probs, spread, higher, *of_stages = answer.parts[at]
+    raw_entropy, raw_varentropy = spread.tolist()
+    alive, lowest, final_entropy = of_stages or (None, None, None)
+    given, *kept = alive.int().tolist() if alive is not None else [[]]
+    ids = tokens.long().tolist()
+    return Numbers(
+        tokens=ids,
+        log_probs=log_probs.float(),
+        last=min(TOP, request.reading.logits.shape[-1]) if of_stages else 0,
+        raw_entropy=raw_entropy,
+        raw_varentropy=raw_varentropy,
+        final_entropy=raw_entropy if final_entropy is None else final_entropy.tolist(),
+        kept=kept,
+        lowest=spread.new_empty(0) if lowest is None else lowest.float(),
+        given=given,
+        ranks=_ranked(request.picks, ids, higher.int().tolist()),
+    )
+
+
+def _ranked(picks: Picks, tokens: list[list[int]], higher: list[list[int]]) -> list[int]:
+    """Each pick's place: among a row's most probable tokens, else behind all that are higher."""
+    columns, ranks = [0] * len(tokens), []
+    for row, token in picks:  # a row's picks are its first columns, in order
+        width = len(higher[row])
+        best = tokens[row][width : width + TOP]
+        ranks.append(1 + (best.index(token) if token in best else higher[row][columns[row]]))
+        columns[row] += 1
+    return ranks
+
+
+def asked_of(picked: Tensor, reading: Reading, *stages: Tensor) -> list[Tensor]:
+    """All numbers of some rows, on their device."""
+    before = log_probs_before(reading, stages)
+    final = final_of(stages[-1], few=False) if stages else None
+    tokens = tokens_told(reading, final, picked)
+    own = reading.logits.gather(-1, tokens[:, : picked.shape[-1]])  # (rows, picked)
+    asked = [
+        tokens,
+        log_probs_told(before, stages, final, tokens),
+        torch.stack([reading.entropy, reading.varentropy]),
+        (reading.logits[:, None] > own[:, :, None]).sum(-1),
+    ]
+    if final:
+        alive = [before[0] > -torch.inf, *(scores > -torch.inf for scores in stages)]
+        lowest = [
+            least_kept(given, had & left)
+            for given, had, left in zip(before, alive[:-1], alive[1:], strict=True)
+        ]
+        asked += [torch.stack(alive).sum(-1), torch.stack(lowest), final.entropy]
+    return asked

@@ -1,0 +1,42 @@
+"""Processors at work: what is recorded on a GPU is what each processor does when it is called."""
+
+import torch
+from transformers.generation import logits_process as theirs
+
+from engine.processing import Processing, _recordable, processed
+
+WARPERS = [
+    theirs.TemperatureLogitsWarper(0.7),
+    theirs.TopKLogitsWarper(40),
+    theirs.TopPLogitsWarper(0.9),
+    theirs.MinPLogitsWarper(0.02),
+    theirs.TypicalLogitsWarper(0.8),
+    theirs.EpsilonLogitsWarper(1e-3),
+]
+
+
+def test_recorded_processors_leave_what_they_leave_one_by_one() -> None:
+    scores = torch.randn(3, 500) * 3
+    processing, before = Processing(), scores.clone()
+    for _ in range(3):
+        expected = processed(WARPERS, [(1,)] * 3, scores, beams=1)
+        recorded = processing.recorded(WARPERS, scores)
+        assert [stage.name for stage in recorded] == [stage.name for stage in expected]
+        for ours, theirs_ in zip(recorded, expected, strict=True):
+            assert torch.equal(ours.scores, theirs_.scores)
+    assert torch.equal(scores, before)
+
+
+def test_only_processors_that_are_plain_numbers_are_recorded() -> None:
+    assert _recordable(WARPERS)
+    assert not _recordable([])
+    assert not _recordable([*WARPERS, theirs.RepetitionPenaltyLogitsProcessor(1.2)])
+    assert not _recordable([theirs.EtaLogitsWarper(0.1)])
+
+
+def test_rows_of_different_lengths_go_together_where_nobody_looks_at_the_text() -> None:
+    scores = torch.randn(3, 100)
+    texts = [(1,), (1, 2), (1, 2, 3)]
+    alone = [processed(WARPERS, [text], scores[[row]], beams=1) for row, text in enumerate(texts)]
+    for at, stage in enumerate(processed(WARPERS, texts, scores, beams=1)):
+        assert torch.equal(stage.scores, torch.cat([own[at].scores for own in alone]))
