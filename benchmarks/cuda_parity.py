@@ -58,7 +58,7 @@ def main() -> None:
     check("shapes were recorded", recorded(lab) > 0 and recorded(slow) == 0)
     for choice in SIX:
         [trace] = lab.compare(PROMPT, [choice], max_new_tokens=64, seed=SEED)
-        expected = generate(lab, *choice, 64)
+        expected = generate(lab.model, *choice, 64)
         check(f"{choice[0]} {choice[1]}: tokens of generate", tokens_of([trace])[0] == expected)
     growing(lab, slow)
     threads(lab)
