@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from engine.evidence import TOO_SHORT, Chance, Score
+from engine.evidence import MARKED, TOO_SHORT, Chance, Score
 
 Verdict = Literal["green", "red", "unscored"]
 # Too few tokens before it, an n-gram that was counted already, or outside the text: the token that
@@ -27,6 +27,7 @@ class TokenVerdict(NamedTuple):
     why: Why = ""
     value: float | None = None
     repeated: bool = False  # its n-gram, for SynthID its context, stood in the text before
+    redrawn: bool = False  # its colour was drawn before, for this n-gram or for another
     g_values: tuple[int, ...] = ()  # one per layer
 
 
@@ -69,8 +70,10 @@ class Detection:
     """What the detector counted; ``z_score`` and ``p_value`` are against an unmarked text.
 
     The first figures are counted the way that was asked for, ``with_repeats`` and
-    ``without_repeats`` either way. ``marked`` is what `WatermarkDetector` predicts; ``verdict``
-    also knows when there was too little to say.
+    ``without_repeats`` either way, ``independent`` without any colour that was drawn before: the
+    list of ``lefthash`` hangs on one token, however wide its context. ``marked`` is what
+    `WatermarkDetector` predicts; ``verdict`` also knows when there was too little to say, or only
+    the same again.
     """
 
     scheme: str
@@ -87,6 +90,7 @@ class Detection:
     settings: dict[str, Any]
     with_repeats: Score
     without_repeats: Score
+    independent: Score
     chance: Chance
     tokens: tuple[TokenVerdict, ...] = field(repr=False)
     layers: Layers | None = None
@@ -101,10 +105,12 @@ class Detection:
             return f"a text of {len(self.tokens)} tokens is {TOO_SHORT}; {before}"
         if self.verdict == TOO_SHORT:
             return f"{TOO_SHORT}: {counted}, and all of them green would not have been enough"
-        return (
-            f"{self.verdict}: {counted}, z is {self.z_score:.2f} where {self.z_threshold:g} is"
-            f" asked for, and chance alone does as much with probability {self.exact_p:.2g}"
-        )
+        z = f"z is {self.z_score:.2f} where {self.z_threshold:g} is asked for"
+        if self.marked and self.verdict != MARKED:
+            once = f"it is {self.independent.z_score:.2f} where each draw counts once"
+            return f"{self.verdict}: {counted}, {z}, but {once}: the same again is no evidence"
+        odds = f"chance alone does as much with probability {self.exact_p:.2g}"
+        return f"{self.verdict}: {counted}, {z}, and {odds}"
 
     @property
     def _context(self) -> int:

@@ -104,12 +104,13 @@ def _upper(successes: int, trials: int, chance: float) -> float:
     return math.exp(log_first) * total
 
 
-def verdict(score: Score, z_threshold: float, chance: Chance) -> str:
-    """What a score says at this threshold; too short where all green could not have passed it, by
-    the normal curve or by the exact tail."""
-    scored = score.tokens_scored
+def verdict(score: Score, independent: Score, z_threshold: float, chance: Chance) -> str:
+    """What a score says at this threshold, if its ``independent`` part says so too: the same draw
+    again is no further evidence. Too short where all green could not have passed, by the normal
+    curve or by the exact tail."""
+    scored = independent.tokens_scored
     best = z_score(scored, scored, chance)
     exact = binomial_tail(scored * chance.coins, scored * chance.coins, chance.share)
     if not scored or best <= z_threshold or exact > normal_tail(z_threshold):
         return TOO_SHORT
-    return MARKED if score.z_score > z_threshold else UNMARKED
+    return MARKED if min(score.z_score, independent.z_score) > z_threshold else UNMARKED

@@ -10,7 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from transformers import WatermarkLogitsProcessor
@@ -18,6 +18,16 @@ from transformers import WatermarkLogitsProcessor
 from engine.errors import PlaygroundError
 
 NGram = tuple[int, ...]
+
+
+class Draw(NamedTuple):
+    """Where a token stands in the shuffle of a seed. What an n-gram gives is its draw's: other
+    n-grams may have the same one, and then say nothing new."""
+
+    seed: int
+    token: int
+    place: int
+
 
 _KEPT = 400_000  # places remembered for one key, some sixty megabytes
 _NEVER = 2**62  # the place of a token that is not in the vocabulary: behind everything
@@ -39,25 +49,25 @@ class GreenLists:
             seeding_scheme=scheme,
             context_width=context_width,
         )
-        self._places: dict[NGram, int] = {}
+        self._draws: dict[NGram, Draw] = {}
         self._lock = threading.Lock()  # the processor has one random generator
 
-    def places(self, ngrams: Sequence[NGram], most: int) -> list[int]:
+    def draws(self, ngrams: Sequence[NGram], most: int) -> list[Draw]:
         """Where the last token of each n-gram stands in the shuffle its n-gram seeds; ``most``
-        lists are drawn at most."""
+        vocabularies are shuffled at most."""
         keys = [ngram if self._selfhash else ngram[-2:] for ngram in ngrams]
         with self._lock:
-            if len(self._places) > _KEPT:
-                self._places.clear()
-            missing = self._by_seed(key for key in dict.fromkeys(keys) if key not in self._places)
+            if len(self._draws) > _KEPT:
+                self._draws.clear()
+            missing = self._by_seed(key for key in dict.fromkeys(keys) if key not in self._draws)
             if len(missing) > most:
                 raise PlaygroundError(
                     f"this text needs {len(missing)} green lists, one for each context in it;"
                     f" at most {most} are drawn"
                 )
             for seed, asked in missing.items():
-                self._places |= self._draw(seed, asked)
-            return [self._places[key] for key in keys]
+                self._draws |= self._shuffle(seed, asked)
+            return [self._draws[key] for key in keys]
 
     def _by_seed(self, keys: Iterable[NGram]) -> dict[int, list[NGram]]:
         """N-grams that share a list: drawing it is what costs."""
@@ -71,7 +81,7 @@ class GreenLists:
             by_seed[self._processor.rng.initial_seed()] += asked
         return by_seed
 
-    def _draw(self, seed: int, keys: Sequence[NGram]) -> dict[NGram, int]:
+    def _shuffle(self, seed: int, keys: Sequence[NGram]) -> dict[NGram, Draw]:
         rng = self._processor.rng.manual_seed(seed)
         shuffled = torch.randperm(self._vocabulary, device=self._device, generator=rng)
         targets = torch.tensor([key[-1] for key in keys], device=self._device)
@@ -79,7 +89,8 @@ class GreenLists:
         place = torch.empty_like(order).scatter_(0, shuffled, order)
         known = targets < self._vocabulary
         places = torch.where(known, place[targets.where(known, 0)], _NEVER)
-        return dict(zip(keys, places.tolist(), strict=True))
+        found = zip(keys, places.tolist(), strict=True)
+        return {key: Draw(seed, key[-1], at) for key, at in found}
 
 
 @lru_cache(maxsize=8)

@@ -12,7 +12,7 @@ from typing import Any
 
 from transformers import WatermarkingConfig
 
-from engine.detection import TokenVerdict, Why
+from engine.detection import TokenVerdict, Verdict, Why
 from engine.evidence import Chance, Score, count
 from engine.greenlist import green_lists
 from engine.model import Model
@@ -27,17 +27,26 @@ class Judged:
     values: list[float]
     coins: list[tuple[int, ...]]
     why: list[Why]
-    repeated: list[bool]
+    repeated: list[bool]  # whether its n-gram stood before
+    redrawn: list[bool]  # whether its coins were tossed before: two n-grams may share them
     chance: Chance
 
     def scored(self, *, once: bool) -> list[int]:
         """Where the tokens stand that count; ``once``: not those whose n-gram stood before."""
-        places = range(len(self.coins))
-        return [at for at in places if self.coins[at] and not (once and self.repeated[at])]
+        return [
+            at for at, coins in enumerate(self.coins) if coins and not (once and self.repeated[at])
+        ]
 
     def score(self, *, once: bool) -> Score:
         """What they add up to."""
-        places = self.scored(once=once)
+        return self._sum(self.scored(once=once))
+
+    def independent(self) -> Score:
+        """What the tokens add up to of which none has the coins of another."""
+        return self._sum(at for at in self.scored(once=False) if not self.redrawn[at])
+
+    def _sum(self, counting: Iterable[int]) -> Score:
+        places = list(counting)
         ones = sum(sum(self.coins[at]) for at in places)
         return count([self.values[at] for at in places], ones, self.chance)
 
@@ -51,12 +60,12 @@ class Judged:
         coins = self.coins[at]
         if not coins:
             return TokenVerdict(id, text, "unscored", self.why[at])
-        value, again = self.values[at], self.repeated[at]
+        value, again = self.values[at], (self.repeated[at], self.redrawn[at])
         layers = coins if self.chance.layered else ()
-        if once and again:
-            return TokenVerdict(id, text, "unscored", "repeated", value, again, layers)
-        colour: Any = "green" if value > self.chance.mean else "red"
-        return TokenVerdict(id, text, colour, "", value, again, layers)
+        if once and self.repeated[at]:
+            return TokenVerdict(id, text, "unscored", "repeated", value, *again, layers)
+        colour: Verdict = "green" if value > self.chance.mean else "red"
+        return TokenVerdict(id, text, colour, "", value, *again, layers)
 
 
 def judge_green(
@@ -81,7 +90,8 @@ def judge_green(
         config.context_width,
     )
     size = int(vocabulary * config.greenlist_ratio)
-    green = [place < size for place in lists.places(ngrams, limits.green_lists)]
+    draws = lists.draws(ngrams, limits.green_lists)
+    green = [draw.place < size for draw in draws]
     unscored = len(ids) - len(ngrams)
     why: list[Why] = ["bos"] * start
     why += ["context"] * (unscored - start)
@@ -92,6 +102,7 @@ def judge_green(
         coins=[()] * unscored + [(int(one),) for one in green],
         why=why,
         repeated=[False] * unscored + seen_before(ngrams),
+        redrawn=[False] * unscored + seen_before(draws),
         chance=Chance(ratio, ratio * (1 - ratio), size / vocabulary),
     )
 

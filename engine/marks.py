@@ -62,7 +62,7 @@ class SynthID:
 
 GREEN_LIST = settings_of(GreenList)
 SYNTHID = settings_of(SynthID)
-_MOST_KEYS = 64
+MOST_KEYS = 64
 
 
 def settings_for(scheme: str) -> dict[str, Setting]:
@@ -106,9 +106,9 @@ def to_write(fields: Any) -> Config:
 def _keys(given: Any) -> list[int]:
     keys = list(given) if isinstance(given, list | tuple) else []
     whole = all(type(key) is int and _LOW <= key <= _HIGH for key in keys)
-    if not whole or not 1 <= len(keys) <= _MOST_KEYS:
+    if not whole or not 1 <= len(keys) <= MOST_KEYS:
         raise PlaygroundError(
-            f"keys is {given!r}; it must be a list of 1 to {_MOST_KEYS} whole numbers of 64 bits"
+            f"keys is {given!r}; it must be a list of 1 to {MOST_KEYS} whole numbers of 64 bits"
         )
     return keys
 

@@ -30,7 +30,7 @@ class Limits:
     boards: int = 32  # comparisons kept for visitors who fork, export or reload
     upload_bytes: int = 20_000_000  # of a file with traces
     detect_characters: int = 2_000_000  # of a text in which a watermark is looked for
-    green_lists: int = 50_000  # drawn for one such text, each a shuffled vocabulary
+    green_lists: int = 100_000  # drawn for one such text, each a shuffled vocabulary
 
 
 @dataclass(frozen=True)

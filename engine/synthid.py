@@ -32,25 +32,32 @@ def judge(model: Model, ids: Sequence[int], config: SynthIDTextWatermarkingConfi
     """The g-values of every token that has a whole context, up to the end of the text. A context
     that the processor remembers was not marked again and is not scored."""
     processor = _processor(model, config)
-    table = processor.sampling_table
+    share = float(processor.sampling_table.double().mean())
+    if not 0 < share < 1:
+        raise PlaygroundError(
+            f"the sampling table has {config.sampling_table_size} coin flips, all of them alike;"
+            " another sampling_table_seed or a larger table tells texts apart"
+        )
     unscored = min(config.ngram_len - 1, len(ids))
     tokens = torch.tensor([list(ids)], device=model.device)
-    g_values = _g_values(processor, tokens) if len(ids) > unscored else []
+    tossed = _g_values(processor, tokens)  # (tokens, layers)
+    g_values = [tuple(row) for row in tossed.tolist()]
     contexts = [*zip(*(ids[at:] for at in range(unscored)), strict=False)][: len(g_values)]
     why: list[Why] = ["context"] * unscored
     why += _masks(model, ids, contexts, config)
+    repeated = [False] * unscored + seen_before(contexts)
     weights = layer_weights(len(config.keys))
-    share = float(table.double().mean())
     return Judged(
-        values=[0.0] * unscored + [_weighted(row, weights) for row in g_values],
+        values=[0.0] * unscored + (tossed.double() @ weights).tolist(),
         coins=[
             () if said else row for said, row in zip(why, [()] * unscored + g_values, strict=True)
         ],
         why=why,
-        repeated=[False] * unscored + seen_before(contexts),
+        repeated=repeated,
+        redrawn=repeated,
         chance=Chance(
             mean=share,
-            variance=share * (1 - share) * sum(one**2 for one in weights),
+            variance=share * (1 - share) * float(weights.square().sum()),
             share=share,
             coins=len(weights),
             layered=True,
@@ -58,23 +65,23 @@ def judge(model: Model, ids: Sequence[int], config: SynthIDTextWatermarkingConfi
     )
 
 
-def layer_weights(depth: int) -> list[float]:
+def layer_weights(depth: int) -> Tensor:
     """What each layer counts: later layers have less left to choose from, so they say less. They
     fall evenly from 10 to 1, and add up to 1."""
-    falling = [10 - 9 * layer / max(1, depth - 1) for layer in range(depth)]
-    return [one / sum(falling) for one in falling]
+    falling = torch.linspace(10, 1, depth, dtype=torch.float64)
+    return falling / falling.sum()
 
 
 def layers(judged: Judged, z_threshold: float, *, once: bool) -> Layers:
     """The plain and the weighted mean of the g-values that count, against chance."""
-    rows = [judged.coins[at] for at in judged.scored(once=once)]
+    places = judged.scored(once=once)
+    rows = [judged.coins[at] for at in places]
     share, depth = judged.chance.share, judged.chance.coins
     coins, ones = len(rows) * depth, sum(map(sum, rows))
     spread = math.sqrt(share * (1 - share) / max(1, coins))
     weighted_spread = math.sqrt(judged.chance.variance / max(1, len(rows)))
     mean = ones / coins if coins else share
-    weights = layer_weights(depth)
-    weighted = math.fsum(_weighted(row, weights) for row in rows) / len(rows) if rows else share
+    weighted = math.fsum(judged.values[at] for at in places) / len(rows) if rows else share
     z = (weighted - share) / weighted_spread
     return Layers(
         ones=ones,
@@ -92,19 +99,13 @@ def layers(judged: Judged, z_threshold: float, *, once: bool) -> Layers:
     )
 
 
-def _weighted(row: Sequence[int], weights: Sequence[float]) -> float:
-    return sum(weight for one, weight in zip(row, weights, strict=True) if one)
-
-
-def _g_values(
-    processor: SynthIDTextWatermarkLogitsProcessor, tokens: Tensor
-) -> list[tuple[int, ...]]:
+def _g_values(processor: SynthIDTextWatermarkLogitsProcessor, tokens: Tensor) -> Tensor:
     """One row of g-values per token with a whole context."""
-    before, rows = processor.ngram_len - 1, []
+    before, rows = processor.ngram_len - 1, [tokens.new_zeros(0, len(processor.keys))]
     for start in range(0, tokens.shape[1] - before, CHUNK):
         part: Any = tokens[:, start : start + CHUNK + before]
-        rows += [tuple(row) for row in processor.compute_g_values(part)[0].tolist()]
-    return rows
+        rows.append(processor.compute_g_values(part)[0])
+    return torch.cat(rows).cpu()
 
 
 def _masks(

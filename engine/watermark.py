@@ -48,25 +48,26 @@ def detect(
     ids = texts.ids_of(model, text, limits)
     judged = _judge(model, ids, config, limits)
     both = [judged.score(once=once) for once in (False, True)]
-    score = both[ignore_repeated]
+    score, independent = both[ignore_repeated], judged.independent()
     trip = None
     if not isinstance(text, str):
         read = texts.again(model, ids)
         again = _judge(model, read, config, limits)
         found = again.score(once=ignore_repeated)
         survived = texts.survivors(model, ids, read)
-        verdict = evidence.verdict(found, z_threshold, again.chance)
+        verdict = evidence.verdict(found, again.independent(), z_threshold, again.chance)
         trip = RoundTrip(len(ids), survived, found, verdict)
     return Detection(
         scheme=scheme,
         **asdict(score),
         marked=score.tokens_scored > 0 and score.z_score > z_threshold,
-        verdict=evidence.verdict(score, z_threshold, judged.chance),
+        verdict=evidence.verdict(score, independent, z_threshold, judged.chance),
         z_threshold=z_threshold,
         ignore_repeated=ignore_repeated,
         settings=config.to_dict(),
         with_repeats=both[0],
         without_repeats=both[1],
+        independent=independent,
         chance=judged.chance,
         tokens=judged.verdicts(ids, texts.spelled(model, ids), once=ignore_repeated),
         layers=_layers(judged, z_threshold, ignore_repeated),

@@ -99,8 +99,8 @@ def slide(detection: Detection, width: int) -> tuple[Window, ...]:
 def scan(detection: Detection, widths: Sequence[int] = WIDTHS) -> Scan:
     """Look through a text with windows of several widths for a passage that is marked.
 
-    Only first occurrences count: a repeated n-gram says nothing new, and a refrain would look like
-    a mark. P-values are exact (SynthID's by the normal curve) and multiplied by the number of
+    Only first draws count: a repeated n-gram says nothing new, and a refrain would look like a
+    mark. P-values are exact (SynthID's by the normal curve) and multiplied by the number of
     windows, which is more than windows that overlap deserve: what is found is there.
     """
     _check(widths)
@@ -119,10 +119,10 @@ def scan(detection: Detection, widths: Sequence[int] = WIDTHS) -> Scan:
 
 
 def _once(detection: Detection) -> tuple[list[int], Tensor]:
-    """The tokens that are scored for the first time, and their values."""
+    """The tokens whose colours are drawn for the first time, and their values."""
     tokens = detection.tokens
     places = [
-        at for at, token in enumerate(tokens) if token.value is not None and not token.repeated
+        at for at, token in enumerate(tokens) if token.value is not None and not token.redrawn
     ]
     values = [tokens[at].value for at in places]
     return places, torch.tensor(values, dtype=torch.float64)

@@ -10,6 +10,8 @@ import json
 from typing import Any
 
 from engine import marks, models, watermark
+from engine.bayesian import bayesian
+from engine.errors import PlaygroundError
 from engine.evidence import MARKED, TOO_SHORT, UNMARKED
 from engine.settings import Limits
 from playground import arguments
@@ -39,6 +41,9 @@ def add_detect(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--tokens", action="store_true", help="tell every token's verdict")
     parser.add_argument("--scan", action="store_true", help="look for a marked passage inside")
+    parser.add_argument(
+        "--bayesian", metavar="FOLDER", help="also ask a trained detector of SynthID's marks"
+    )
     return parser
 
 
@@ -46,9 +51,11 @@ def detect(options: argparse.Namespace) -> int:
     """Look for a watermark; prints JSON and gives the exit status."""
     fields = dict(arguments.assignment(text) for text in options.set)
     marks.checked(options.scheme, fields)  # before a model is loaded
-    text = arguments.read(options.file)
+    if options.bayesian and options.scheme != "synthid":
+        raise PlaygroundError(f"--bayesian is for --scheme synthid, not {options.scheme}")
+    text, model = arguments.read(options.file), models.load(options.model)
     found = watermark.detect(
-        models.load(options.model),
+        model,
         text,
         scheme=options.scheme,
         z_threshold=options.z_threshold,
@@ -59,5 +66,7 @@ def detect(options: argparse.Namespace) -> int:
     told = found.to_dict(tokens=options.tokens)
     if options.scan:
         told["scan"] = watermark.scan(found).to_dict()
+    if options.bayesian:
+        told["bayesian"] = bayesian(model, text, options.bayesian, **fields)._asdict()
     print(json.dumps(told))
     return STATUS[found.verdict]
