@@ -24,7 +24,7 @@ from engine.trace_json import write_all
 from playground import configs
 from playground.arguments import assignment, choice, write
 from playground.lab import Choice, Playground
-from playground.watermarks import cli
+from playground.watermarks import cli, cli_calibrate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -173,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     listing.set_defaults(command=_strategies)
 
     detect = cli.add_detect(commands)
+    calibrate = cli_calibrate.add_calibrate(commands)
 
     recipe = commands.add_parser("recipe", help="write a strategy as a custom_generate folder")
     recipe.set_defaults(command=_recipe)
@@ -187,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("--save", metavar="NAME", help="write a run's config as NAME.json there")
     config.add_argument("--run", default="greedy", metavar="STRATEGY[:NAME=VALUE,...]")
 
-    for command in (compare, detect, config):
+    for command in (compare, detect, calibrate, config):
         command.add_argument("--model", default=models.DEFAULT, help="a name, folder or Hub id")
         command.add_argument(
             "--set", action="append", default=[], metavar="NAME=VALUE", help="a further setting"
