@@ -104,7 +104,8 @@ class Detection:
             before = f"this scheme scores a token by the {self._context} before it"
             return f"a text of {len(self.tokens)} tokens is {TOO_SHORT}; {before}"
         if self.verdict == TOO_SHORT:
-            return f"{TOO_SHORT}: {counted}, and all of them green would not have been enough"
+            own = f"{self.independent.tokens_scored} of {len(self.tokens)} tokens"
+            return f"{TOO_SHORT}: all green would not be enough where {own} have draws of their own"
         z = f"z is {self.z_score:.2f} where {self.z_threshold:g} is asked for"
         if self.marked and self.verdict != MARKED:
             once = f"it is {self.independent.z_score:.2f} where each draw counts once"
