@@ -1,4 +1,4 @@
-"""The command line: ``python -m playground compare | strategies | detect | config | recipe``.
+"""The command line: ``python -m playground``, and one of its commands.
 
 Knows arguments, files and streams. Data goes to standard output, progress to standard error; what
 a person may read comes as one line and exit status 2; ``detect`` answers with its status too.

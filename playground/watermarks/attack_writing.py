@@ -30,6 +30,10 @@ _SHARPNESS = {"temperature": 0.7}  # small models that rewrite lose the thread w
 def rewrite(target: Target, strength: float, random: Random) -> str:
     """Lets the model itself say sentences in other words, without the mark: how well it keeps
     their meaning is the model's affair."""
+    if len(target.text) > (most := target.lab.limits.prompt_characters):
+        raise PlaygroundError(
+            f"the text has {len(target.text)} characters; at most {most} are rewritten"
+        )
     sentences = _SENTENCE.findall(target.text)
     chosen = [place for place in range(len(sentences)) if random.random() < strength]
     batch = target.lab.limits.rows
@@ -56,6 +60,8 @@ def go_on(target: Target, strength: float, random: Random) -> Sequence[int]:
     new = round(len(target.ids) * strength / (1 - strength))
     if not new:
         return target.ids
+    if target.lab.model.is_encoder_decoder:
+        raise PlaygroundError(f"{target.lab.model.name} answers a text and does not go on from it")
     settings = {"max_new_tokens": new, "min_new_tokens": new, "seed": random.getrandbits(32)}
     [trace] = _written(target, [(target.text, ("sample", settings))])
     return [*target.ids, *trace.sequences[0].token_ids]

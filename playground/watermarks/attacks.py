@@ -37,7 +37,7 @@ class Point(NamedTuple):
     strength: float
     seed: int
     tokens: int  # of the attacked text
-    before: float
+    before: float | None
     after: float | None
     exact_p: float | None
 
@@ -84,32 +84,23 @@ def curve(
     tick, with the points so far.
     """
     ids = tuple(lab.speller.ids(text)) if isinstance(text, str) else tuple(text)
-    before = watermark.detect(lab.model, ids, **detection).z_score
+    before, _ = _scored(lab, ids, detection)
     for strength in strengths:
         for seed in seeds:
             try:
                 attacked = attack(lab, ids, name, strength, seed, stop=stop)
             except Stopped:
                 return
-            yield _point(lab, name, strength, seed, before, attacked, detection)
+            after = _scored(lab, attacked.ids, detection)
+            yield Point(name, strength, seed, len(attacked.ids), before, *after)
 
 
-def _point(
-    lab: Playground,
-    name: str,
-    strength: float,
-    seed: int,
-    before: float,
-    attacked: Attacked,
-    detection: dict[str, Any],
-) -> Point:
-    told = Point(name, strength, seed, len(attacked.ids), before, None, None)
-    if not attacked.ids:
-        return told
-    found = watermark.detect(lab.model, attacked.ids, **detection)
-    if not found.tokens_scored:
-        return told
-    return told._replace(after=found.z_score, exact_p=found.exact_p)
+def _scored(
+    lab: Playground, ids: Sequence[int], detection: dict[str, Any]
+) -> tuple[float, float] | tuple[None, None]:
+    """The z-score and the exact p-value, where there is anything to score."""
+    found = watermark.detect(lab.model, ids, **detection)
+    return (found.z_score, found.exact_p) if found.tokens_scored else (None, None)
 
 
 def _find(name: str) -> Attack:

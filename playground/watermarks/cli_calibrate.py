@@ -6,8 +6,8 @@ Knows arguments, a progress bar and how figures are laid out. Refuses to know ho
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -20,6 +20,8 @@ from playground.watermarks.calibrate import Calibration, Progress, Spec, calibra
 from playground.watermarks.calibration import AtLength, Cost
 from playground.watermarks.rates import Operating, Rate
 from playground.watermarks.spec import check
+
+Number = TypeVar("Number", int, float)
 
 _WORDS = """Measure what a watermark detector is worth: have the model write marked texts, hold them
 against the human-written ones that come with the project, and print how many are found, how many
@@ -91,10 +93,10 @@ def _spec(options: argparse.Namespace) -> Spec:
         fields=fields,
         texts=options.texts,
         length=options.length,
-        lengths=tuple(int(one) for one in _numbers("lengths", options.lengths)),
+        lengths=_numbers("lengths", options.lengths, int),
         threshold=options.z_threshold,
         ignore_repeated=not options.with_repeats,
-        biases=_numbers("biases", biases),
+        biases=_numbers("biases", biases, float),
         others=options.others,
         keys=options.keys,
         seed=options.seed,
@@ -102,9 +104,9 @@ def _spec(options: argparse.Namespace) -> Spec:
     )
 
 
-def _numbers(name: str, text: str) -> tuple[float, ...]:
+def _numbers(name: str, text: str, kind: Callable[[str], Number]) -> tuple[Number, ...]:
     try:
-        return tuple(float(one) for one in text.split(",") if one.strip())
+        return tuple(kind(one) for one in text.split(",") if one.strip())
     except ValueError as error:
         raise PlaygroundError(f"--{name} is {text!r}; it must be numbers with commas") from error
 

@@ -204,17 +204,24 @@ def test_a_curve_tells_the_score_before_and_after_at_every_strength(embedded):
     assert (nothing.tokens, nothing.after, nothing.exact_p) == (0, None, None)
 
 
+@pytest.mark.parametrize("id", ATTACKS)
+def test_where_there_is_nothing_to_score_there_is_no_score(embedded, id):
+    for text in ("", "x"):
+        [point] = curve(embedded, text, id, [0.0])
+        assert (point.before, point.after, point.exact_p) == (None, None, None)
+
+
 # The model writes
 
 
 def test_the_model_rewrites_sentences_and_leaves_the_others(embedded):
-    text = "The whale is white. Nobody laughed; nobody could.\n"
+    text = "The ship went on, and the sea closed over it. Nobody laughed; nobody could.\n"
     draws = Random(3)
     chosen = [draws.random() < 0.4 for _ in range(2)]
     assert chosen == [True, False]
     rewritten = attack(embedded, text, "rewrite", 0.4, seed=3).text
     assert rewritten.endswith(" Nobody laughed; nobody could.\n")
-    assert not rewritten.startswith("The whale is white.") and "<|im_end|>" not in rewritten
+    assert "The ship went on, and the sea" not in rewritten and "<|im_end|>" not in rewritten
     assert rewritten == attack(embedded, text, "rewrite", 0.4, seed=3).text
 
 
@@ -224,6 +231,15 @@ def test_the_model_goes_on_for_the_share_asked_for(embedded):
     assert attacked.text.startswith(embedded.speller.text(ids))
     assert len(embedded.speller.ids(attacked.text)) == pytest.approx(24, abs=3)
     assert attacked == attack(embedded, ids, "continue", 0.5, seed=1)
+
+
+def test_what_the_model_cannot_write_is_refused_in_words(embedded):
+    with pytest.raises(PlaygroundError, match="at most 20000 are rewritten"):
+        attack(embedded, "Hi. " * 6000, "rewrite", 0.5)
+    with pytest.raises(PlaygroundError, match="max_new_tokens is 1803"):
+        attack(embedded, "Hi. " * 300, "continue", 0.75)
+    with pytest.raises(PlaygroundError, match="does not go on from it"):
+        attack(Playground(tiny("t5")), "Hi there.", "continue", 0.5)
 
 
 class Soon(threading.Event):

@@ -5,6 +5,7 @@ import io
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -303,5 +304,16 @@ def test_the_command_prints_a_table_and_writes_files(lab, monkeypatch, tmp_path,
     assert "* too few human-written texts" in printed
     assert scores.read_text().startswith("kind,source,bias,length,z_score,perplexity")
     assert list((tmp_path / "cache" / "calibrations").glob("*.json"))
-    assert main(["calibrate", "--scheme", "left"]) == 2
-    assert "unknown scheme" in capsys.readouterr().err
+    for wrong, words in (("--scheme=left", "unknown scheme"), ("--lengths=1.5", "--lengths is")):
+        assert main(["calibrate", wrong]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_the_readmes_watermarks_run_as_written(lab, monkeypatch, tmp_path, capsys):
+    readme = Path(__file__).parents[2].joinpath("README.md").read_text(encoding="utf-8")
+    section = readme.split("## Watermarks: how sure is a detector?\n")[1]
+    monkeypatch.setattr("playground.Playground", lambda: lab)
+    monkeypatch.setenv("DECODING_PLAYGROUND_CACHE", str(tmp_path))
+    exec(section.split("```python\n")[1].split("```")[0], {})
+    *_, area = capsys.readouterr().out.split()
+    assert 0 <= float(area) <= 1
