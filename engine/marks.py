@@ -86,7 +86,7 @@ def checked(scheme: str, fields: Mapping[str, Any], limits: Limits | None = None
     return SynthIDTextWatermarkingConfig(**given)
 
 
-def to_write(fields: Any) -> Config:
+def mark_to_write(fields: Any) -> Config:
     """The watermark that ``watermarking_config`` asks for: only SynthID has an n-gram length."""
     if isinstance(fields, Config):
         fields = fields.to_dict()

@@ -24,8 +24,8 @@ from transformers import (
     StopStringCriteria,
 )
 
-from engine import marks
 from engine.errors import PlaygroundError
+from engine.marks import mark_to_write
 from engine.model import Model
 from engine.prompt import Prompt
 
@@ -96,7 +96,7 @@ def _arguments(model: Model, settings: Mapping[str, Any]) -> dict[str, Any]:
         arguments["negative_prompt_ids"] = ids
         arguments["negative_prompt_attention_mask"] = torch.ones_like(ids)
     if (mark := arguments.get("watermarking_config")) is not None:
-        arguments["watermarking_config"] = marks.to_write(mark)
+        arguments["watermarking_config"] = mark_to_write(mark)
     if (decay := arguments.get("exponential_decay_length_penalty")) is not None:
         _check_decay(decay)
     return arguments
