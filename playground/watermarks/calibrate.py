@@ -56,9 +56,8 @@ def calibrate(
     """
     spec = spec or Spec()
     check(spec, lab.limits)
-    return _Work(
-        lab, spec, Shelf(lab.model, (folder or usual_folder()) if keep else None), stop
-    ).run()
+    shelf = Shelf(lab.model, (folder or usual_folder()) if keep else None)
+    return _Work(lab, spec, shelf, stop).run()
 
 
 class _Scored(NamedTuple):
@@ -108,7 +107,8 @@ class _Work:
                     if at % _TOGETHER == 0:  # what several texts share is then known for all
                         joined = " ".join(one.text for one in texts[at : at + _TOGETHER])
                         watermark.detect(self._lab.model, joined, limits=_WIDE, **told)
-                    after = _after(watermark.detect(self._lab.model, text.text, **told))
+                    found = watermark.detect(self._lab.model, text.text, **told)
+                    after = _after(found, spec.length)
                     kept.append([after[length - 1] for length in spec.at])
                 self._shelf.put(name, kept)
             pairs = zip(texts, kept, strict=True)
@@ -131,7 +131,7 @@ class _Work:
                 yield Progress(f"scoring them, {mark}".strip(", "), len(kept), texts, "texts")
                 found = watermark.detect(self._lab.model, text.ids, **spec.detection())
                 assert found.round_trip is not None
-                kept.append([_after(found), found.round_trip.score.z_score])
+                kept.append([_after(found, spec.length), found.round_trip.score.z_score])
             self._shelf.put(name, kept)
         return [
             _Scored(_sample(spec, text, bias, after, as_text), after)
@@ -165,13 +165,13 @@ def _human_texts(lab: Playground, length: int) -> list[Passage]:
     return texts
 
 
-def _after(found: Detection) -> list[float]:
-    """The z-score after every token: one that is not scored leaves it as it was."""
-    after = [0.0] * len(found.tokens)
-    points = watermark.over_length(found)
-    for point, following in zip(points, [*points[1:], None], strict=True):
-        end = following.position if following else len(after)
-        after[point.position : end] = [point.z_score] * (end - point.position)
+def _after(found: Detection, length: int) -> list[float]:
+    """The z-score after every token; one that is not scored, or not there, leaves it as it was."""
+    known = {point.position: point.z_score for point in watermark.over_length(found)}
+    after, z = [], 0.0
+    for position in range(length):
+        z = known.get(position, z)
+        after.append(z)
     return after
 
 

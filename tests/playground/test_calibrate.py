@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import watermark
@@ -50,6 +50,7 @@ def small(lab, folder):
 # Rates
 
 
+@settings(deadline=None)  # how busy the machine is, is no matter
 @given(null=SCORES, marked=SCORES)
 def test_the_area_is_how_often_a_marked_text_scores_above_another(null, marked):
     wins = [(b > a) + (b == a) / 2 for a in null for b in marked]
@@ -62,6 +63,7 @@ def test_the_area_is_how_often_a_marked_text_scores_above_another(null, marked):
         assert corner.true_positives == pytest.approx(share)
 
 
+@settings(deadline=None)  # how busy the machine is, is no matter
 @given(null=SCORES, marked=SCORES, asked=st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]))
 def test_an_operating_point_keeps_within_the_rate_asked_for_and_no_lower_one_would(
     null, marked, asked
