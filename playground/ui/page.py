@@ -10,7 +10,7 @@ import gradio as gr
 from gradio.components import Component
 
 from engine.settings import SHARED, Limits
-from playground.ui import across, api, browser, live, step, take, tree, why
+from playground.ui import across, api, browser, live, step, take, tree, watermark, why
 from playground.ui.card_events import draw_cards
 from playground.ui.controls import carriable, control
 from playground.ui.deck import Deck
@@ -141,7 +141,10 @@ def _tabs() -> Tabs:
             reasons = why.tab()
         with gr.Tab("Across strategies", id="across") as of_across:
             beside = across.tab()
+        with gr.Tab("Watermark", id="watermark") as of_watermark:
+            marks = watermark.tab()
         with gr.Tab("Take it with you", id="take") as of_take:
             taken = take.tab()
-    each = {"step": of_step, "tree": of_tree, "why": of_why, "across": of_across, "take": of_take}
-    return Tabs(all_tabs, gr.State("step"), each, reasons, beside, taken)
+    each = {"step": of_step, "tree": of_tree, "why": of_why, "across": of_across}
+    each |= {"watermark": of_watermark, "take": of_take}
+    return Tabs(all_tabs, gr.State("step"), each, reasons, beside, marks, taken)

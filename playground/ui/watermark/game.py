@@ -1,0 +1,31 @@
+"""The section Guess: two texts, one of them marked.
+
+Knows the parts of the section. Refuses to know the rest of the tab.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gradio as gr
+
+from engine.settings import Limits
+from playground.ui.handlers import Runs
+from playground.ui.loading import Labs
+from playground.ui.parts import Parts
+
+
+@dataclass(frozen=True)
+class Game:
+    """The parts of the section."""
+
+    words: gr.Markdown
+
+
+def section() -> Game:
+    """The section."""
+    return Game(gr.Markdown("A game comes here.", elem_classes="to-come"))
+
+
+def connect(parts: Parts, section: Game, labs: Labs, limits: Limits, runs: Runs) -> None:
+    """Connect the section."""
