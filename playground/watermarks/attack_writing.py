@@ -93,8 +93,12 @@ def _request(lab: Playground, sentence: str) -> str | Chat:
 
 def _written(target: Target, asked: Sequence[tuple[str | Chat, Choice]]) -> list[Trace]:
     """What the model writes after each prompt, all at once."""
-    updates = target.lab.stream_each(asked, stop=target.stop)
-    ended = {update.run: update.trace for update in updates if update.trace}
+    ended: dict[int, Trace] = {}
+    for update in target.lab.stream_each(asked, stop=target.stop):
+        if target.hear is not None:
+            target.hear(len(update.steps))
+        if update.trace is not None:
+            ended[update.run] = update.trace
     traces = [ended[run] for run in range(len(asked))]
     for trace in traces:
         if trace.stop.rule == "cancelled":

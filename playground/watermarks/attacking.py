@@ -16,6 +16,7 @@ from engine.pace import Pace
 from playground.lab import Playground
 
 Stop = threading.Event | Pace
+Hear = Callable[[int], None]
 
 
 class Stopped(Exception):
@@ -30,6 +31,7 @@ class Target:
     text: str
     ids: tuple[int, ...]
     stop: Stop | None = None
+    hear: Hear | None = None  # told how many tokens the model has just written
 
     def check_stop(self) -> None:
         """Give up where somebody asked for that."""

@@ -15,7 +15,7 @@ from engine.errors import PlaygroundError, did_you_mean
 from playground.asking import Text
 from playground.lab import Playground
 from playground.watermarks import attack_letters, attack_tokens, attack_writing
-from playground.watermarks.attacking import Attack, Stop, Stopped, Target, registered
+from playground.watermarks.attacking import Attack, Hear, Stop, Stopped, Target, registered
 
 __all__ = ["ATTACKS", "Attack", "Attacked", "Point", "Stopped", "attack", "curve"]
 
@@ -50,8 +50,12 @@ def attack(
     seed: int = 0,
     *,
     stop: Stop | None = None,
+    hear: Hear | None = None,
 ) -> Attacked:
-    """Attack a text, or the tokens it was written in; raises `Stopped` where ``stop`` was set."""
+    """Attack a text, or the tokens it was written in; raises `Stopped` where ``stop`` was set.
+
+    ``hear`` is told how many tokens the model has just written, where an attack lets it write.
+    """
     found = _find(name)
     if not 0 <= strength <= found.highest:
         raise PlaygroundError(
@@ -59,9 +63,9 @@ def attack(
             f" least 0 and at most {found.highest}"
         )
     if isinstance(text, str):
-        target = Target(lab, text, tuple(lab.speller.ids(text)), stop)
+        target = Target(lab, text, tuple(lab.speller.ids(text)), stop, hear)
     else:
-        target = Target(lab, lab.speller.text(text), tuple(text), stop)
+        target = Target(lab, lab.speller.text(text), tuple(text), stop, hear)
     target.check_stop()
     changed = found.change(target, strength, Random(seed))
     written = changed if isinstance(changed, str) else lab.speller.text(changed)
@@ -76,6 +80,7 @@ def curve(
     seeds: Sequence[int] = (0,),
     *,
     stop: Stop | None = None,
+    hear: Hear | None = None,
     **detection: Any,
 ) -> Iterator[Point]:
     """The score before and after an attack at every strength and from every seed, as each is known.
@@ -88,7 +93,7 @@ def curve(
     for strength in strengths:
         for seed in seeds:
             try:
-                attacked = attack(lab, ids, name, strength, seed, stop=stop)
+                attacked = attack(lab, ids, name, strength, seed, stop=stop, hear=hear)
             except Stopped:
                 return
             after = _scored(lab, attacked.ids, detection)
