@@ -51,7 +51,7 @@ def build(labs: Labs, limits: Limits) -> gr.Blocks:
             deck=gr.State(Deck().deal(FIRST.cards[: limits.strategies])),
             actions=actions,
             live=live.component(runs.more),
-            tabs=_tabs(),
+            tabs=_tabs(labs, limits),
             browser=browser.component(),
         )
         with card_place:
@@ -131,7 +131,7 @@ def _actions() -> Actions:
         )
 
 
-def _tabs() -> Tabs:
+def _tabs(labs: Labs, limits: Limits) -> Tabs:
     with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as all_tabs:
         with gr.Tab("Step", id="step") as of_step:
             step.view()
@@ -142,7 +142,7 @@ def _tabs() -> Tabs:
         with gr.Tab("Across strategies", id="across") as of_across:
             beside = across.tab()
         with gr.Tab("Watermark", id="watermark") as of_watermark:
-            marks = watermark.tab()
+            marks = watermark.tab(labs, limits)
         with gr.Tab("Take it with you", id="take") as of_take:
             taken = take.tab()
     each = {"step": of_step, "tree": of_tree, "why": of_why, "across": of_across}

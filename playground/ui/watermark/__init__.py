@@ -28,11 +28,11 @@ class Watermark:
     game: game.Game
 
 
-def tab() -> Watermark:
-    """The tab."""
+def tab(labs: Labs, limits: Limits) -> Watermark:
+    """The tab, for the models that ``labs`` has."""
     with gr.Tabs(elem_id="watermark-tabs", overflow_behavior="wrap"):
         with gr.Tab("Detect", id="detect"):
-            looked = detect.section()
+            looked = detect.section(labs, limits)
         with gr.Tab("Attack", id="attack"):
             attacked = attack.section()
         with gr.Tab("Calibrate", id="calibrate"):
