@@ -31,6 +31,7 @@ class Limits:
     upload_bytes: int = 20_000_000  # of a file with traces
     detect_characters: int = 2_000_000  # of a text in which a watermark is looked for
     green_lists: int = 100_000  # drawn for one such text, each a shuffled vocabulary
+    calibration_tokens: int = 100_000  # written to calibrate a detector once
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,9 @@ def _name(bias: float | None) -> str:
 def _figure(info: Info) -> go.Figure:
     figure = style.blank(
         "What the mark costs",
-        "bars: where the true perplexity lies 95 times in 100",
+        "under the model without a mark; bars: where it truly lies 95 times in 100",
         "how the texts were written",
-        "perplexity under the model without a mark",
+        "perplexity",
     )
     figure.add_scatter(
         x=info.names,

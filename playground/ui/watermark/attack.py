@@ -93,7 +93,7 @@ def section() -> Attack:
         once = gr.Checkbox(False, label="Repeated n-grams once", elem_id="attack-once")
     about = gr.Markdown(_about(_FIRST), elem_id="attack-about", elem_classes="summary")
     buttons = bench("attack", "Attack", "Curve")
-    table = gr.HTML(elem_id="attack-table", padding=False)
+    table = gr.HTML(elem_id="attack-table", elem_classes="lab-told", padding=False)
     text = gr.Textbox(
         label="The text after the attack",
         lines=5,

@@ -78,7 +78,8 @@ def bench(id: str, *titles: str) -> Bench:
             for place, title in enumerate(titles)
         ]
         stop = gr.Button("Stop", size="sm", variant="stop", interactive=False, elem_id=f"{id}-stop")
-    return Bench(tuple(begin), stop, gr.HTML(elem_id=f"{id}-progress", padding=False))
+    progress = gr.HTML(elem_id=f"{id}-progress", elem_classes="lab-told", padding=False)
+    return Bench(tuple(begin), stop, progress)
 
 
 def lab_of(labs: Labs, loaded: str) -> Playground:

@@ -30,3 +30,17 @@ def bar(words: str, done: int = 0, total: int = 0) -> str:
 def probability(p: float) -> str:
     """A probability; very small ones keep their magnitude."""
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+
+
+def words(text: str) -> str:
+    """A sentence that matters."""
+    return f'<p class="lab-words" role="status">{html.escape(text)}</p>'
+
+
+def coloured(name: str, tokens: Sequence[tuple[str, str]]) -> str:
+    """A text whose tokens have the colour of their verdicts."""
+    spans = "".join(
+        f'<span class="{html.escape(verdict)}">{html.escape(text)}</span>'
+        for text, verdict in tokens
+    )
+    return f'<p class="lab-tokens"><b>{html.escape(name)}</b> {spans}</p>'
