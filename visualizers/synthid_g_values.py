@@ -26,8 +26,8 @@ class Tosses(NamedTuple):
 
 
 def synthid_g_values(detection: Detection) -> go.Figure:
-    """The g-values of every token, layer by layer: dark is 1, light is 0, and a gap was not scored.
-    A marked text has more ones, most of all in the first layers.
+    """The g-values of every token, layer by layer: blue is 1, grey is 0, and a gap was not scored.
+    Chance gives as many of one as of the other; a marked text has more ones.
 
     Behind each layer stands the mean of its g-values in the whole text.
     """
@@ -51,7 +51,7 @@ def _info(detection: Detection) -> Tosses:
 
 def _figure(info: Tosses) -> go.Figure:
     first = f" · the first {MOST} tokens" if info.left_out else ""
-    told = f"dark: 1 · light: 0 · gap: not scored{first}"
+    told = f"blue: 1 · grey: 0 · gap: not scored{first}"
     figure = style.blank("g-values", told, "token", "layer, and its mean")
     depth = len(info.by_layer)
     figure.update_layout(height=200 + 22 * max(depth, 3), meta=style.at_least(320))
@@ -63,7 +63,7 @@ def _figure(info: Tosses) -> go.Figure:
             x=list(range(1, len(info.tokens) + 1)),
             zmin=0,
             zmax=1,
-            colorscale=[[0, style.SKY], [1, "#00395c"]],
+            colorscale=[[0, "rgba(128,128,128,0.3)"], [1, style.BLUE]],
             showscale=False,
             xgap=1 if len(info.tokens) <= 120 else 0,
             ygap=1,

@@ -14,6 +14,7 @@ from engine.detection import Detection, Layers, RoundTrip, TokenVerdict
 from engine.evidence import Score
 from engine.windows import Scan
 
+_MOST_OF = 0.85  # of a text: a passage as long needs no frame
 SHOWN = 3_000  # tokens that are coloured; the figures are of all
 
 _WHY = {
@@ -37,7 +38,6 @@ def refused(words: str) -> str:
 def detected(found: Detection, scan: Scan, name: str, notes: list[str]) -> str:
     """The view of a detection of the text that is called ``name``."""
     layered = found.layers is not None
-    best = scan.best
     return _json(
         {
             "verdict": found.verdict,
@@ -48,10 +48,18 @@ def detected(found: Detection, scan: Scan, name: str, notes: list[str]) -> str:
             "layers": _layers(found.layers) if found.layers else [],
             "tokens": [_token(token, layered) for token in found.tokens[:SHOWN]],
             "more": max(0, len(found.tokens) - SHOWN),
-            "best": [best.start, best.end] if best and scan.found else None,
+            "best": _framed(found, scan),
             "layered": layered,
         }
     )
+
+
+def _framed(found: Detection, scan: Scan) -> list[int] | None:
+    """The marked passage, where it is not the whole text anyway."""
+    best = scan.best
+    if best is None or not scan.found or best.tokens_scored >= _MOST_OF * len(found.tokens):
+        return None
+    return [best.start, best.end]
 
 
 def _counts(found: Detection) -> dict[str, Any]:

@@ -59,11 +59,12 @@ function table(name, [head, ...rows], used = null) {
   return frame;
 }
 
-function tables({ counts, layers }) {
+function tables({ counts, layers }, notes) {
   const { ways, rows, used } = counts;
   const node = make("div", "tables");
   node.append(table("Counts", [["", ...ways], ...rows], used + 1));
   if (layers.length) node.append(table("Scores of the g-values", layers));
+  node.append(notes);
   return node;
 }
 
@@ -82,7 +83,7 @@ function show() {
   const notes = make("ul", "notes");
   notes.append(...told.notes.map((note) => make("li", "", note)));
   found.classList.remove("old");
-  found.replaceChildren(make("p", "name", told.name), legend(told), textOf(told), tables(told), notes);
+  found.replaceChildren(make("p", "name", told.name), legend(told), textOf(told), tables(told, notes));
 }
 
 watch("value", show);
