@@ -45,11 +45,16 @@ def connect(parts: Parts, section: Detect, labs: Labs, limits: Limits, runs: Run
         return looked(section, values, runs.board(visitor(request)), labs, limits)
 
     changes = [section.source, section.pasted, section.tokenizer, *section.fields.all]
-    triggers = [*(each.input for each in changes), section.asked.change]
+    triggers = [*map(_changed, changes), section.asked.change]
     shown = [section.column, section.pasted, section.upload, section.own]
     rows = [section.fields.green_row, section.fields.synthid_row]
     outputs = [section.view, *section.groups, *section.plots, *shown, *rows]
     gr.on(triggers, look, section.inputs, outputs, **_LIVE)
+
+
+def _changed(control: Any) -> Any:
+    """The event that tells of a change: of text that is pasted Gradio tells no input."""
+    return control.change if isinstance(control, gr.Textbox) else control.input
 
 
 def _connect_columns(parts: Parts, section: Detect, labs: Labs, runs: Runs) -> None:
