@@ -67,7 +67,11 @@ def _figure(info: Info) -> go.Figure:
             y=shares,
             width=info.width,
             name=f"{name} ({info.texts[place]} scores)",
-            marker={"color": colour, "pattern": {"shape": pattern}, "line": {"width": 0}},
+            marker={
+                "color": colour,
+                "pattern": {"shape": pattern, "fillmode": "overlay"},
+                "line": {"width": 0},
+            },
             opacity=0.7,
             customdata=[(start, start + info.width) for start in info.starts],
             hovertemplate=f"{name}<br>z from %{{customdata[0]}} to %{{customdata[1]}}: %{{y:.1%}}"
