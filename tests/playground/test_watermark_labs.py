@@ -362,7 +362,7 @@ def test_stop_is_for_ones_own_job_and_what_goes_wrong_is_raised_to_its_visitor()
 def test_text_never_becomes_html():
     nasty = "<img src=x onerror=alert(1)>&"
     told = [
-        tables.table([nasty], [[nasty, nasty]]),
+        tables.table(nasty, [nasty], [[nasty, nasty]]),
         tables.coloured(nasty, [(nasty, "green")]),
         tables.bar(nasty, 1, 2),
         tables.words(nasty),

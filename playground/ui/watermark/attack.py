@@ -34,6 +34,7 @@ _WHAT = (
 _FIRST = "delete"
 _STEPS = {False: 9, True: 4}  # strengths of a curve; fewer where the model writes
 _MOST = 4  # visitors at once
+_NAME = "The score before and after"
 _HEAD = ("", "z", "exact p", "verdict", "tokens scored", "green")
 
 
@@ -195,7 +196,7 @@ def _table(outcome: Outcome) -> str:
     rows = [_row("as it was written", before, before.verdict)]
     if trip := before.round_trip:
         rows.append(_row("read again as text, nothing changed", trip.score, trip.verdict))
-    return tables.table(_HEAD, [*rows, _row("after the attack", after, after.verdict)])
+    return tables.table(_NAME, _HEAD, [*rows, _row("after the attack", after, after.verdict)])
 
 
 def _row(name: str, score: Score | Detection, verdict: str) -> list[str]:

@@ -23,7 +23,7 @@ def table(found: Calibration) -> str:
     asked = [one.asked for one in found.by_length[-1].operating]
     head = ["tokens", "mean z", f"found at z > {found.threshold:g}", "false alarms", "AUC"]
     head += [f"found at {_percent(rate)} false alarms" for rate in asked]
-    return tables.table(head, [_row(told) for told in found.by_length])
+    return tables.table("Rates by length", head, [_row(told) for told in found.by_length])
 
 
 def sentence(found: Calibration) -> str:

@@ -250,4 +250,4 @@ def _verdict(found: list[Detection], marked: int, guessed: int) -> str:
         tables.coloured(side, [(token.text, token.verdict) for token in one.tokens])
         for side, one in zip(_SIDES, found, strict=True)
     )
-    return tables.words(words) + tables.table(head, rows) + texts
+    return tables.words(words) + tables.table("What a detector says", head, rows) + texts

@@ -9,16 +9,20 @@ import html
 from collections.abc import Sequence
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose rows begin with their names."""
+def table(name: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose rows begin with their names; on a narrow screen keys scroll it too."""
     top = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in head)
     lines = "".join(
-        f'<tr><th scope="row">{html.escape(name)}</th>'
+        f'<tr><th scope="row">{html.escape(first)}</th>'
         + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
         + "</tr>"
-        for name, *cells in rows
+        for first, *cells in rows
     )
-    return f'<table class="lab-table"><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>'
+    return (
+        f'<div class="lab-frame" tabindex="0" role="group" aria-label="{html.escape(name)}">'
+        f'<table class="lab-table"><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>'
+        "</div>"
+    )
 
 
 def bar(words: str, done: int = 0, total: int = 0) -> str:
