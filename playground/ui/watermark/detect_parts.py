@@ -79,14 +79,7 @@ def section(labs: Labs, limits: Limits) -> Detect:
             other_key = gr.Button("Another key", size="sm", elem_id="detect-other-key")
             other_scheme = gr.Button("Another scheme", size="sm", elem_id="detect-other-scheme")
             own = gr.Button("The column's own settings", size="sm", elem_id="detect-own")
-    view = gr.HTML(
-        value="",
-        html_template=web.text("detected.html"),
-        css_template=web.text("detected.css"),
-        js_on_load=web.text("writing.js", "detected.js"),
-        apply_default_css=False,
-        elem_id="detected",
-    )
+    view = _view()
     groups, plots = _figures()
     return Detect(
         source=where,
@@ -147,3 +140,15 @@ def _source(labs: Labs) -> tuple[gr.Radio, gr.Dropdown, gr.UploadButton, gr.Drop
             elem_id="detect-tokenizer",
         )
     return where, column, upload, tokenizer
+
+
+def _view() -> gr.HTML:
+    """The verdict, the tokens and the counts; its value is what `told` gives."""
+    return gr.HTML(
+        value="",
+        html_template=web.text("detected.html"),
+        css_template=web.text("detected.css"),
+        js_on_load=web.text("writing.js", "detected.js"),
+        apply_default_css=False,
+        elem_id="detected",
+    )
