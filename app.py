@@ -31,6 +31,9 @@ _LIMITS = {
     "columns": "the most runs side by side on the page, forks included",
     "boards": "comparisons kept for visitors who fork, export or reload",
     "upload_bytes": "the largest file with traces that is opened",
+    "detect_characters": "the longest text in which a watermark is looked for, in characters",
+    "green_lists": "the most shuffled vocabularies drawn for one such text",
+    "calibration_tokens": "the most tokens written for one calibration of a detector",
 }
 
 

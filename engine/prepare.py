@@ -22,11 +22,10 @@ from transformers import (
     StoppingCriteria,
     StoppingCriteriaList,
     StopStringCriteria,
-    SynthIDTextWatermarkingConfig,
-    WatermarkingConfig,
 )
 
 from engine.errors import PlaygroundError
+from engine.marks import mark_to_write
 from engine.model import Model
 from engine.prompt import Prompt
 
@@ -97,7 +96,7 @@ def _arguments(model: Model, settings: Mapping[str, Any]) -> dict[str, Any]:
         arguments["negative_prompt_ids"] = ids
         arguments["negative_prompt_attention_mask"] = torch.ones_like(ids)
     if (mark := arguments.get("watermarking_config")) is not None:
-        arguments["watermarking_config"] = _watermark(mark)
+        arguments["watermarking_config"] = mark_to_write(mark)
     if (decay := arguments.get("exponential_decay_length_penalty")) is not None:
         _check_decay(decay)
     return arguments
@@ -116,19 +115,6 @@ def _check_decay(value: Any) -> None:
         raise PlaygroundError(
             f"exponential_decay_length_penalty is {value!r}; it must be [start, factor]"
         )
-
-
-def _watermark(fields: Any) -> WatermarkingConfig | SynthIDTextWatermarkingConfig:
-    """The kind of watermark these fields belong to: only SynthID has keys and an n-gram length."""
-    if isinstance(fields, WatermarkingConfig | SynthIDTextWatermarkingConfig):
-        return fields
-    if not isinstance(fields, Mapping):
-        raise PlaygroundError(f"watermarking_config is {fields!r}; it must be names and values")
-    kind = SynthIDTextWatermarkingConfig if "ngram_len" in fields else WatermarkingConfig
-    try:
-        return kind(**fields)
-    except (TypeError, ValueError) as error:
-        raise PlaygroundError(f"watermarking_config is {dict(fields)!r}: {error}") from error
 
 
 @contextmanager

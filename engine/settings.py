@@ -30,6 +30,9 @@ class Limits:
     columns: int = 12  # runs side by side on the page, forks included
     boards: int = 32  # comparisons kept for visitors who fork, export or reload
     upload_bytes: int = 20_000_000  # of a file with traces
+    detect_characters: int = 2_000_000  # of a text in which a watermark is looked for
+    green_lists: int = 100_000  # drawn for one such text, each a shuffled vocabulary
+    calibration_tokens: int = 100_000  # written to calibrate a detector once
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,9 @@ class Setting:
         if self.kind not in (int, float):
             return isinstance(value, self.kind)
         numeric = int if self.kind is int else (int, float)
-        if isinstance(value, bool) or not isinstance(value, numeric) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, numeric):
+            return False
+        if isinstance(value, float) and not math.isfinite(value):
             return False
         high = self.highest(limits)
         if self.low is not None and (value < self.low or (self.open_low and value == self.low)):

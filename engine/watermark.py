@@ -1,38 +1,30 @@
-"""Watermark detection with transformers' own detector.
+"""Watermark detection: a text in, a verdict on every token and on the whole out.
 
-Knows the green-list schemes. Refuses to judge a text that is too short to say anything.
+Knows which scheme judges tokens, and that a run's tokens are not those its text is read in. Refuses
+to know where a text came from. Counts, z-scores and p-values of green lists are those of
+transformers' `WatermarkDetector`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-import torch
-from transformers import WatermarkDetector, WatermarkingConfig
+from transformers import WatermarkingConfig
 
-from engine.errors import PlaygroundError, did_you_mean
+from engine import evidence, marks, synthid, texts
+from engine.detection import Detection, Layers, RoundTrip
+from engine.errors import PlaygroundError
+from engine.judging import Judged, judge_green
+from engine.marks import SCHEMES
 from engine.model import Model
+from engine.settings import Limits
+from engine.windows import over_length, scan
 
-SCHEMES = ("lefthash", "selfhash")
+__all__ = ["SCHEMES", "Detection", "detect", "over_length", "scan"]
 
-
-@dataclass(frozen=True)
-class Detection:
-    """What the detector counted; ``z_score`` and ``p_value`` are against an unmarked text."""
-
-    scheme: str
-    tokens_scored: int
-    green_tokens: int
-    green_fraction: float
-    z_score: float
-    p_value: float
-    marked: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return asdict(self)
+HIGHEST = 1000.0  # z-score that can be asked for
 
 
 def detect(
@@ -42,41 +34,62 @@ def detect(
     scheme: str = "lefthash",
     z_threshold: float = 3.0,
     ignore_repeated: bool = False,
+    limits: Limits | None = None,
     **fields: Any,
 ) -> Detection:
-    """Look for a green-list watermark in a text, or in the tokens it was written in.
+    """Look for a watermark in a text, or in the tokens it was written in, without its prompt.
 
-    ``fields`` are those of `WatermarkingConfig`.
+    ``fields`` are those of `WatermarkingConfig` or, for ``synthid``, those of
+    `SynthIDTextWatermarkingConfig`. A text of tokens is also read again as a mere text.
     """
-    if scheme not in SCHEMES:
-        known = " or ".join(SCHEMES)
-        raise PlaygroundError(f"unknown scheme {scheme!r}{did_you_mean(scheme, SCHEMES)}; {known}")
-    try:
-        config: Any = WatermarkingConfig(seeding_scheme=scheme, **fields)
-        config.validate()
-    except (TypeError, ValueError) as error:
-        raise PlaygroundError(f"this is no watermark: {error}") from error
-    if isinstance(text, str):
-        text = model.tokenizer(text, add_special_tokens=False).input_ids
-    ids: Any = torch.tensor([list(text)], dtype=torch.long)
-    if ids.shape[1] <= config.context_width:
-        raise PlaygroundError(
-            f"a text of {ids.shape[1]} tokens is too short to say; this scheme scores a token by"
-            f" the {config.context_width} before it"
-        )
-    detector = WatermarkDetector(
-        model_config=model.module.config,
-        device=str(model.device),
-        watermarking_config=config,
-        ignore_repeated_ngrams=ignore_repeated,
-    )
-    found: Any = detector(ids.to(model.device), z_threshold=z_threshold, return_dict=True)
+    limits = limits or Limits()
+    _check(z_threshold, ignore_repeated)
+    config = marks.checked(scheme, fields, limits)
+    ids = texts.ids_of(model, text, limits)
+    judged = _judge(model, ids, config, limits)
+    both = [judged.score(once=once) for once in (False, True)]
+    score, independent = both[ignore_repeated], judged.independent()
+    trip = None
+    if not isinstance(text, str):
+        read = texts.again(model, ids)
+        again = _judge(model, read, config, limits)
+        found = again.score(once=ignore_repeated)
+        survived = texts.survivors(model, ids, read)
+        verdict = evidence.verdict(found, again.independent(), z_threshold, again.chance)
+        trip = RoundTrip(len(ids), survived, found, verdict)
     return Detection(
         scheme=scheme,
-        tokens_scored=int(found.num_tokens_scored[0]),
-        green_tokens=int(found.num_green_tokens[0]),
-        green_fraction=float(found.green_fraction[0]),
-        z_score=float(found.z_score[0]),
-        p_value=float(found.p_value[0]),
-        marked=bool(found.prediction[0]),
+        **asdict(score),
+        marked=score.tokens_scored > 0 and score.z_score > z_threshold,
+        verdict=evidence.verdict(score, independent, z_threshold, judged.chance),
+        z_threshold=z_threshold,
+        ignore_repeated=ignore_repeated,
+        settings=config.to_dict(),
+        with_repeats=both[0],
+        without_repeats=both[1],
+        independent=independent,
+        chance=judged.chance,
+        tokens=judged.verdicts(ids, texts.spelled(model, ids), once=ignore_repeated),
+        layers=_layers(judged, z_threshold, ignore_repeated),
+        round_trip=trip,
     )
+
+
+def _judge(model: Model, ids: Sequence[int], config: marks.Config, limits: Limits) -> Judged:
+    if isinstance(config, WatermarkingConfig):
+        return judge_green(model, ids, config, limits)
+    return synthid.judge(model, ids, config)
+
+
+def _layers(judged: Judged, z_threshold: float, once: bool) -> Layers | None:
+    layered = judged.chance.layered
+    return synthid.layers(judged, z_threshold, once=once) if layered else None
+
+
+def _check(z_threshold: Any, ignore_repeated: Any) -> None:
+    number = isinstance(z_threshold, int | float) and not isinstance(z_threshold, bool)
+    if not number or not -HIGHEST <= z_threshold <= HIGHEST:
+        allowed = f"a number of at least {-HIGHEST:g} and at most {HIGHEST:g}"
+        raise PlaygroundError(f"z_threshold is {z_threshold!r}; it must be {allowed}")
+    if not isinstance(ignore_repeated, bool):
+        raise PlaygroundError(f"ignore_repeated is {ignore_repeated!r}; it must be true or false")

@@ -1,14 +1,12 @@
-"""The command line: ``python -m playground compare | strategies | detect | config | recipe``.
+"""The command line: ``python -m playground``, and one of its commands.
 
 Knows arguments, files and streams. Data goes to standard output, progress to standard error; what
-a person may read comes as one line and exit status 2.
+a person may read comes as one line and exit status 2; ``detect`` answers with its status too.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,45 +16,46 @@ from tqdm import tqdm
 from transformers import GenerationConfig
 
 import strategies
-from engine import models, watermark
+from engine import models
 from engine.errors import PlaygroundError
 from engine.settings import SHARED, Limits, Setting
 from engine.trace import Trace
 from engine.trace_json import write_all
 from playground import configs
+from playground.arguments import assignment, choice, write
 from playground.lab import Choice, Playground
+from playground.watermarks import cli, cli_calibrate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        options.command(options)
+        return int(options.command(options) or 0)
     except PlaygroundError as error:
         print(f"playground: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
 def _compare(options: argparse.Namespace) -> None:
     """Run strategies side by side and print what they wrote."""
-    choices: list[Choice] = [_choice(text) for text in options.run]
+    choices: list[Choice] = [choice(text) for text in options.run]
     choices += [configs.load(Path(file)) for file in options.config]
     choices = choices or ["greedy"]
-    shared = dict(_assignment(text) for text in options.set)
+    shared = dict(assignment(text) for text in options.set)
     given = {"max_new_tokens": options.max_new_tokens, "seed": options.seed}
     shared |= {name: value for name, value in given.items() if value is not None}
     lab = Playground(options.model, allow_custom=options.allow_custom)
     prompt = [{"role": "user", "content": options.prompt}] if options.chat else options.prompt
     traces = _run(lab, prompt, choices, shared)
     if options.json:
-        _write(options.json, write_all(traces))
+        write(options.json, write_all(traces))
     if options.html:
         from playground.report import report  # figures need plotly, comparing does not
 
-        _write(options.html, report(traces))
+        write(options.html, report(traces))
     if "-" not in (options.json, options.html):
         print("\n\n".join(_paragraph(trace) for trace in traces))
 
@@ -107,21 +106,13 @@ def _row(setting: Setting, limits: Limits) -> str:
     return f"    {setting.name}: {setting.allowed(limits)}{default}. {setting.help}"
 
 
-def _detect(options: argparse.Namespace) -> None:
-    """Look for a watermark in the text on standard input; prints JSON."""
-    fields = dict(_assignment(text) for text in options.set)
-    model = models.load(options.model)
-    found = watermark.detect(model, sys.stdin.read(), scheme=options.scheme, **fields)
-    print(json.dumps(found.to_dict()))
-
-
 def _config(options: argparse.Namespace) -> None:
     """Show the model's own generation config and those of a folder, or write one there."""
     lab = Playground(options.model)
     own, folder = lab.model.module.generation_config, Path(options.folder or ".")
     if options.save:
-        settings = dict(_assignment(text) for text in options.set)
-        config = lab.configuration(_choice(options.run), **settings)
+        settings = dict(assignment(text) for text in options.set)
+        config = lab.configuration(choice(options.run), **settings)
         path = folder / f"{options.save}.json"
         configs.save(config, path)
         print(f"# {path}\n{_changes(own, config)}")
@@ -141,38 +132,10 @@ def _changes(own: GenerationConfig, config: GenerationConfig) -> str:
 
 def _recipe(options: argparse.Namespace) -> None:
     """Write a strategy as a folder that transformers loads by itself."""
-    from playground.recipe import write
+    from playground import recipe
 
-    for path in write(options.strategy, Path(options.folder)):
+    for path in recipe.write(options.strategy, Path(options.folder)):
         print(path)
-
-
-def _choice(text: str) -> Choice:
-    """'beam_search:num_beams=5,length_penalty=0.8' as a strategy with its settings."""
-    name, _, rest = text.partition(":")
-    settings = re.split(r",(?=\w+=)", rest) if rest else []
-    return name, dict(_assignment(setting) for setting in settings)
-
-
-def _assignment(text: str) -> tuple[str, Any]:
-    """'name=value' with the value as JSON; what is no JSON is a text."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise PlaygroundError(f"a setting is written name=value, not {text!r}")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-def _write(file: str, text: str) -> None:
-    if file == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PlaygroundError(f"cannot write {file}: {error.strerror}") from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -209,9 +172,8 @@ def _parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("strategies", help="list strategies and their settings")
     listing.set_defaults(command=_strategies)
 
-    detect = commands.add_parser("detect", help="look for a watermark in standard input")
-    detect.set_defaults(command=_detect)
-    detect.add_argument("--scheme", default="lefthash", help=" or ".join(watermark.SCHEMES))
+    detect = cli.add_detect(commands)
+    calibrate = cli_calibrate.add_calibrate(commands)
 
     recipe = commands.add_parser("recipe", help="write a strategy as a custom_generate folder")
     recipe.set_defaults(command=_recipe)
@@ -226,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("--save", metavar="NAME", help="write a run's config as NAME.json there")
     config.add_argument("--run", default="greedy", metavar="STRATEGY[:NAME=VALUE,...]")
 
-    for command in (compare, detect, config):
+    for command in (compare, detect, calibrate, config):
         command.add_argument("--model", default=models.DEFAULT, help="a name, folder or Hub id")
         command.add_argument(
             "--set", action="append", default=[], metavar="NAME=VALUE", help="a further setting"

@@ -14,6 +14,7 @@ from typing import Any
 from transformers import GenerationConfig
 
 from engine.errors import PlaygroundError, did_you_mean
+from engine.marks import mark_to_write
 from engine.prepare import quiet
 from engine.strategy import Strategy
 from strategies import find
@@ -67,6 +68,9 @@ def _picked(config: GenerationConfig, own: GenerationConfig) -> str:
 
 def _made(fields: Mapping[str, Any]) -> GenerationConfig:
     untyped: Any = GenerationConfig  # transformers has no types here
+    mark = fields.get("watermarking_config")
+    if isinstance(mark, Mapping):  # which transformers takes for a green list, whatever is in it
+        fields = {**fields, "watermarking_config": mark_to_write(mark)}
     with quiet():
         config: GenerationConfig = untyped(**fields)
     return config

@@ -87,11 +87,22 @@ class Playground:
         tick, with the trace so far, and a `Pace` can hold them as well; closing the iterator ends
         them without a word. Bad input raises before anything runs.
         """
-        begin = self._asking.beginning(prompt, prefix)
-        requests = self._asking.requests(choices, shared, begin)
-        longest = max(request.settings["max_new_tokens"] for request in requests)
-        source, length = self._source(begin, longest)
-        runs = [self._run(source, request, length) for request in requests]
+        runs = self._runs(prompt, choices, prefix, shared)
+        return loop.stream(runs, stop.is_set if stop is not None else lambda: False)
+
+    def stream_each(
+        self,
+        asked: Sequence[tuple[str | Chat, Choice]],
+        *,
+        stop: threading.Event | Pace | None = None,
+        **shared: Any,
+    ) -> Iterator[Update]:
+        """The same with a prompt for each run: many texts at once, in one pass a tick."""
+        if len(asked) > self.limits.rows:
+            raise PlaygroundError(
+                f"{len(asked)} prompts; at most {self.limits.rows} are written from side by side"
+            )
+        runs = [run for prompt, choice in asked for run in self._runs(prompt, [choice], (), shared)]
         return loop.stream(runs, stop.is_set if stop is not None else lambda: False)
 
     def score(
@@ -148,6 +159,15 @@ class Playground:
         reader = self._readers.whole(length)
         known = reader.prompt(begin.ids, begin.prefix, lambda: read(self.model, *begin))
         return Source(self.model, reader, known), length
+
+    def _runs(
+        self, prompt: str | Chat, choices: Sequence[Choice], prefix: Text, shared: dict[str, Any]
+    ) -> list[tuple[Run, Callable[[Run], Decoding]]]:
+        begin = self._asking.beginning(prompt, prefix)
+        requests = self._asking.requests(choices, shared, begin)
+        longest = max(request.settings["max_new_tokens"] for request in requests)
+        source, length = self._source(begin, longest)
+        return [self._run(source, request, length) for request in requests]
 
     def _run(
         self, source: Source, request: Request, length: int

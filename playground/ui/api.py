@@ -19,9 +19,9 @@ from gradio.context import get_blocks_context
 from gradio.events import api
 from gradio.utils import get_function_description
 
-from engine import watermark
+from engine import marks, watermark
 from engine.errors import PlaygroundError
-from engine.settings import Limits, check, setting, settings_of
+from engine.settings import Limits
 from engine.trace import Step, Trace, Update
 from playground import Playground, measures
 from playground.ui.loading import Labs
@@ -140,15 +140,16 @@ class _Endpoints:
         model: str = "",
         request: gr.Request | None = None,
     ) -> dict[str, Any]:
-        """Look for a green-list watermark in a text. Gives how many tokens were scored, how many of
-        them are green, the z-score and p-value of that, and whether the text counts as marked.
+        """Look for a watermark in a text. Gives how many tokens were scored, how many of them are
+        green, the z-score, p-value and exact tail of that, whether the text counts as marked or is
+        too short to say, and what each token was taken for.
 
         Args:
             text: The text to judge, without the prompt it was written from.
-            scheme: How the green lists were seeded: "lefthash" or "selfhash".
+            scheme: How it was marked: "lefthash" or "selfhash" (green lists), or "synthid".
             z_threshold: The z-score above which a text counts as marked.
             ignore_repeated: Count each pair of a token and those before it only once.
-            config: The watermark as it was written: greenlist_ratio, hashing_key, context_width …
+            config: The watermark as it was written: greenlist_ratio, hashing_key …, or keys …
             model: The model whose tokenizer wrote the text; the first one unless named.
         """
         with _refusals():
@@ -156,11 +157,13 @@ class _Endpoints:
             _check_text(text, lab.limits)
             _expect("z_threshold", z_threshold, int | float, "a number")
             _expect("ignore_repeated", ignore_repeated, bool, "true or false")
-            given = {"seeding_scheme": scheme, **_named("config", config)}
-            fields = check(given, settings_of(_Watermark), lab.limits, "a watermark")
-            fields["scheme"] = fields.pop("seeding_scheme", watermark.SCHEMES[0])
+            fields = _named("config", config)
+            scheme = fields.pop("seeding_scheme", None) or scheme or watermark.SCHEMES[0]
+            marks.checked(scheme, fields, lab.limits)  # by name they could be other arguments
             fields |= {"z_threshold": z_threshold, "ignore_repeated": ignore_repeated}
-            found = watermark.detect(lab.model, text, **fields)
+            found = watermark.detect(lab.model, text, scheme=scheme, limits=lab.limits, **fields)
+            if not found.tokens_scored:
+                raise PlaygroundError(found.reason)
             answer: dict[str, Any] = _spoken(found.to_dict(), request)
             return answer
 
@@ -230,19 +233,6 @@ def _choice(run: Any, shared: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]
         if name in known and known[name].python_only:
             raise PlaygroundError(f"{name} takes what only Python has; it cannot be sent")
     return id, given
-
-
-@dataclass(frozen=True)
-class _Watermark:
-    """What `WatermarkingConfig` may hold: transformers itself finds out too late, or not at all."""
-
-    greenlist_ratio: float = setting(0.25, "The share of green tokens.", low=0.001, high=0.999)
-    bias: float = setting(2.0, "What was added to the scores of green tokens.")
-    hashing_key: int = setting(
-        15485863, "The key of the green lists.", low=-(2**63), high=2**63 - 1
-    )
-    seeding_scheme: str = setting("lefthash", "How they are seeded.", choices=watermark.SCHEMES)
-    context_width: int = setting(1, "How many tokens seed a list.", low=1)
 
 
 def _summary(trace: Trace) -> dict[str, Any]:

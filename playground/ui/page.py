@@ -10,7 +10,7 @@ import gradio as gr
 from gradio.components import Component
 
 from engine.settings import SHARED, Limits
-from playground.ui import across, api, browser, live, step, take, tree, why
+from playground.ui import across, api, browser, live, step, take, tree, watermark, why
 from playground.ui.card_events import draw_cards
 from playground.ui.controls import carriable, control
 from playground.ui.deck import Deck
@@ -51,7 +51,7 @@ def build(labs: Labs, limits: Limits) -> gr.Blocks:
             deck=gr.State(Deck().deal(FIRST.cards[: limits.strategies])),
             actions=actions,
             live=live.component(runs.more),
-            tabs=_tabs(),
+            tabs=_tabs(labs, limits),
             browser=browser.component(),
         )
         with card_place:
@@ -133,7 +133,7 @@ def _actions() -> Actions:
         )
 
 
-def _tabs() -> Tabs:
+def _tabs(labs: Labs, limits: Limits) -> Tabs:
     with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as all_tabs:
         with gr.Tab("Step", id="step") as of_step:
             step.view()
@@ -143,7 +143,10 @@ def _tabs() -> Tabs:
             reasons = why.tab()
         with gr.Tab("Across strategies", id="across") as of_across:
             beside = across.tab()
+        with gr.Tab("Watermark", id="watermark") as of_watermark:
+            marks = watermark.tab(labs, limits)
         with gr.Tab("Take it with you", id="take") as of_take:
             taken = take.tab()
-    each = {"step": of_step, "tree": of_tree, "why": of_why, "across": of_across, "take": of_take}
-    return Tabs(all_tabs, gr.State("step"), each, reasons, beside, taken)
+    each = {"step": of_step, "tree": of_tree, "why": of_why, "across": of_across}
+    each |= {"watermark": of_watermark, "take": of_take}
+    return Tabs(all_tabs, gr.State("step"), each, reasons, beside, marks, taken)

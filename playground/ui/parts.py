@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 from gradio.blocks import Block
@@ -16,6 +16,9 @@ from gradio.components import Component
 from playground.ui.across import Across
 from playground.ui.figures import Figures
 from playground.ui.take import Take
+
+if TYPE_CHECKING:  # its sections name these parts themselves
+    from playground.ui.watermark import Watermark
 
 KINDS = ("text to continue", "message to answer")
 IN_SIGHT = ("max_new_tokens", "seed")  # the shared settings that are not folded away
@@ -91,6 +94,7 @@ class Tabs:
     each: Mapping[str, gr.Tab]
     why: Figures
     across: Across
+    watermark: Watermark
     take: Take
 
 

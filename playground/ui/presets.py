@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 COLOURS = ("probability", "rank", "entropy", "surprisal", "green", "draft")
-TABS = ("step", "tree", "why", "across")
+TABS = ("step", "tree", "why", "across", "watermark")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Preset:
 def _marked(bias: float) -> str:
     return json.dumps({"greenlist_ratio": 0.25, "bias": bias, "seeding_scheme": "lefthash"})
 
+
+_SYNTHID = json.dumps({"ngram_len": 5, "keys": [654, 400, 836, 123, 340, 443, 597, 160, 57, 29]})
 
 FIRST = Preset(
     "The likeliest text repeats itself",
@@ -191,13 +193,20 @@ PRESETS = (
     ),
     Preset(
         "A watermark you cannot see",
-        "Both texts read alike. In the first one a quarter of the words is green by chance; the "
-        "second leans towards green words, and whoever knows the list can tell.",
+        "Both texts read alike, from one seed. The first leans towards green words, and whoever "
+        "has the key can tell; in the second a quarter of the words is green by chance.",
         "In a small village by the sea,",
-        (
-            ("sample", {"watermarking_config": _marked(0.01)}),
-            ("sample", {"watermarking_config": _marked(2.5)}),
-        ),
+        (("sample", {"watermarking_config": _marked(2.5)}), ("sample", {})),
         colour="green",
+        tab="watermark",
+    ),
+    Preset(
+        "A tournament leaves a trace",
+        "SynthID lets words compete before one is drawn. No word becomes likelier on average, and "
+        "yet the winners of the first text give it away; the second is from the same seed.",
+        "The history of the lighthouse begins",
+        (("sample", {"top_k": 0, "watermarking_config": _SYNTHID}), ("sample", {"top_k": 0})),
+        max_new_tokens=96,
+        tab="watermark",
     ),
 )

@@ -133,6 +133,14 @@ def _tab_states(page):
         pass
     drawn(page, "contrastive")
     yield "why"
+    tab(page, "Watermark")
+    page.wait_for_selector("#detected .tok >> nth=5")
+    drawn(page, "watermark_length")
+    yield "watermark"
+    tab(page, "Explain")
+    page.get_by_role("button", name="Where a strategy weakens the mark").click()
+    page.locator("#weakening td").first.wait_for()
+    yield "explain"
     tab(page, "Take it with you")
     page.wait_for_selector("#code .cm-line >> nth=5")
     page.click("#make-link")

@@ -165,6 +165,10 @@ def test_a_watermark_is_found_where_it_was_written(client, embedded):
         client.predict(marked, config={"seeding_scheme": "selfhash"}, api_name="/detect")
         == selfhash
     )
+    keys = [9, 8, 7]
+    layered = client.predict(marked, "synthid", config={"keys": keys}, api_name="/detect")
+    assert layered["settings"]["keys"] == keys and len(layered["layers"]["by_layer"]) == 3
+    assert "".join(token["text"] for token in layered["tokens"]) == marked
 
 
 @pytest.mark.parametrize(

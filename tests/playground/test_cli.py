@@ -82,15 +82,13 @@ def test_detect_finds_the_mark_it_was_told_of(
     found = {}
     for name, text in texts.items():
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        assert main(["detect", "--scheme", "lefthash"]) == 0
+        assert main(["detect", "--scheme", "lefthash"]) == {"marked": 0, "plain": 1}[name]
         found[name] = json.loads(capsys.readouterr().out)
     assert found["marked"]["z_score"] > 4 and found["marked"]["marked"] is True
     assert found["plain"]["marked"] is False
-    refused = [("lefthash", "hi", "too short"), ("righthash", "hi " * 9, "lefthash")]
-    for scheme, text, words in refused:
-        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        assert main(["detect", "--scheme", scheme]) == 2
-        assert words in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hi " * 9))
+    assert main(["detect", "--scheme", "righthash"]) == 2
+    assert "one of 'lefthash', 'selfhash', 'synthid'" in capsys.readouterr().err
 
 
 def test_it_runs_as_a_module() -> None:

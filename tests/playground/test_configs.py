@@ -102,6 +102,18 @@ def test_words_are_saved_as_tokens_and_changes_are_told(lab: Playground) -> None
     assert "eos_token_id" not in changed
 
 
+@pytest.mark.parametrize(
+    "mark", [{"ngram_len": 3, "keys": [5, 6]}, {"bias": 1.5, "seeding_scheme": "selfhash"}]
+)
+def test_either_kind_of_watermark_is_saved_and_loaded(
+    mark: dict[str, Any], lab: Playground, tmp_path: Path
+) -> None:
+    config = lab.configuration(("sample", {"watermarking_config": mark}))
+    configs.save(config, tmp_path / "marked.json")
+    again = configs.load(tmp_path / "marked.json").watermarking_config
+    assert {name: again.to_dict()[name] for name in mark} == mark
+
+
 def test_what_no_config_can_hold_is_refused(lab: Playground) -> None:
     with pytest.raises(PlaygroundError, match="no field for assistant_model"):
         lab.configuration(("speculative", {"assistant_model": "stories15m"}))

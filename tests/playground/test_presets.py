@@ -160,10 +160,21 @@ def test_drafts_that_pay(run):
 
 
 def test_a_watermark_you_cannot_see(embedded, run):
-    chance, marked = run("A watermark you cannot see")
-    assert figures(chance).green_share < 0.35 < 0.5 < figures(marked).green_share
+    marked, plain = run("A watermark you cannot see")
+    assert figures(marked).green_share > 0.5
     fields = {"greenlist_ratio": 0.25, "scheme": "lefthash"}
     one, two = (
-        detect(embedded.model, trace.sequences[0].token_ids, **fields) for trace in (chance, marked)
+        detect(embedded.model, trace.sequences[0].token_ids, **fields) for trace in (marked, plain)
     )
-    assert not one.marked and two.marked and two.z_score > 5
+    assert one.verdict == "marked" and one.z_score > 5
+    assert two.verdict == "not marked" and two.green_fraction < 0.35
+
+
+def test_a_tournament_leaves_a_trace(embedded, run):
+    marked, plain = run("A tournament leaves a trace")
+    one, two = (
+        detect(embedded.model, trace.sequences[0].token_ids, scheme="synthid")
+        for trace in (marked, plain)
+    )
+    assert one.verdict == "marked" and one.z_score > 5
+    assert two.verdict == "not marked"
