@@ -10,14 +10,14 @@ _SAMPLE = (
     "where a low temperature, top-k or top-p leaves few tokens for the bias to choose between."
 )
 _GREEDY = (
-    "Greedy decoding takes a green token only where one lies within the bias of the best token: "
+    "Greedy decoding changes its mind only where a green token lies within the bias of the best: "
     "where the model is sure nothing changes, and a text that goes in circles repeats its n-grams, "
     "which are evidence only once."
 )
 _BEAMS = (
-    "Beams add the bias to the scores they compare, so the search itself looks for green texts: "
-    "the mark is stronger than in greedy decoding, but texts repeat themselves, and repeated "
-    "n-grams are evidence only once."
+    "Beams add the bias to the scores they compare, so the search itself looks for green texts. "
+    "But such texts repeat themselves, and repeated n-grams are evidence only once: far fewer "
+    "tokens count."
 )
 _DRAFTS = (
     "Drafts do not weaken the mark: what is kept is what the marked model would have written. It "
@@ -65,20 +65,21 @@ SYNTHID = {
         "where a low temperature, top-k or top-p leaves few tokens to compete."
     ),
     "greedy": (
-        "SynthID needs draws. Greedy decoding takes the winner of the changed scores, so the mark "
-        "shows only where the tournament tips the order, and repeated contexts are left unmarked."
+        "SynthID is made for draws. Greedy decoding always takes the winner of the changed scores: "
+        "the mark may be strong, but words do become likelier by it, and repeated contexts are "
+        "left unmarked."
     ),
     "beam_search": _ROWS,
     "beam_sample": _ROWS,
     "diverse_beam_search": _ROWS,
     "constrained_beam_search": _ROWS,
     "contrastive_search": (
-        "SynthID needs draws. Contrastive search weighs a few candidates against likeness instead, "
-        "so the tournament only shifts who is weighed."
+        "SynthID is made for draws. Contrastive search weighs a few candidates against likeness "
+        "instead, so the tournament only shifts who is weighed."
     ),
     "dola": (
-        "SynthID needs draws. DoLa takes the best of the few tokens it has not cut, so the mark "
-        "shows only where the tournament tips their order."
+        "SynthID is made for draws. DoLa takes the best of the few tokens it has not cut, so the "
+        "mark shows only where the tournament tips their order."
     ),
     "speculative": _REMEMBERS,
     "universal_speculative": _REMEMBERS,
