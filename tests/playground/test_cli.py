@@ -13,6 +13,10 @@ from playground.__main__ import main
 from strategies import registered
 
 REPOSITORY = Path(__file__).parents[2]
+UNMARKED = (
+    "The boats came home late that evening, because the wind had turned and nobody on the quay "
+    "wanted to say aloud what everyone was thinking about the youngest of the three brothers."
+)
 
 
 def test_compare_prints_texts_and_writes_traces_and_a_page(
@@ -78,7 +82,7 @@ def test_detect_finds_the_mark_it_was_told_of(
     run = f"greedy:watermarking_config={mark}"
     assert main(["compare", "My day:", "--run", run, "--max-new-tokens", "40", "--json", "-"]) == 0
     [marked] = json.loads(capsys.readouterr().out)
-    texts = {"marked": marked["sequences"][0]["text"], "plain": marked["prompt"] * 9}
+    texts = {"marked": marked["sequences"][0]["text"], "plain": UNMARKED}
     found = {}
     for name, text in texts.items():
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))

@@ -66,7 +66,7 @@ def test_the_page_is_there_before_the_model_and_says_what_it_waits_for(server, b
     with opened(browser, address) as page:
         page.wait_for_function("document.querySelector('#loading')?.innerText.endsWith(' s')")
         assert page.inner_text("#loading").startswith("Loading toy")
-        assert page.locator("#run").is_disabled()
+        page.wait_for_selector("#run[disabled]")
         assert page.locator(".card").count() == 0
         gate.touch()
         page.wait_for_selector(".card")
@@ -229,7 +229,7 @@ def test_cards_may_come_and_go_while_a_run_goes_on(page):
         before = page.locator("#live .token").count()
         page.wait_for_function(f"document.querySelectorAll('#live .token').length > {before}")
         page.click("#stop")
-    assert page.locator("#stop").is_disabled()
+    page.wait_for_selector("#stop[disabled]")
 
 
 # Without a browser

@@ -155,16 +155,16 @@ def test_the_arrow_keys_walk_from_token_to_token_and_column_to_column(ran):
 
 def test_stop_ends_the_run_and_leaves_what_was_written(page, folder):
     length(page, LONGEST)
-    assert page.locator("#stop").is_disabled()
+    page.wait_for_selector("#stop[disabled]")
     with running(page):
         page.wait_for_selector("#live .token")
-        assert page.locator("#run").is_disabled()
+        page.wait_for_selector("#run[disabled]")
         page.screenshot(path=folder / "running.png", full_page=True)
         page.click("#stop")
     assert "stopped" in states(page)
     assert 0 < column(page, 0).locator(".token").count() < LONGEST
     assert page.inner_text("#live .status") == "Stopped. What was written until then stays."
-    assert page.locator("#stop").is_disabled()
+    page.wait_for_selector("#stop[disabled]")
 
 
 @pytest.mark.parametrize(

@@ -326,7 +326,7 @@ def test_another_model_runs_the_same_cards_and_old_columns_keep_theirs(page, lab
 def test_a_model_that_cannot_be_loaded_says_so_and_the_old_one_can_be_had_again(page):
     choose_model(page, "nothing")
     page.wait_for_selector("#loading >> text=could not be loaded: cannot find model")
-    assert page.locator("#run").is_disabled()
+    page.wait_for_selector("#run[disabled]")
     page.click("#model input")
     page.get_by_role("option", name="smollm2").click()
     page.wait_for_selector("#loading", state="hidden")

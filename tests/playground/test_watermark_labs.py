@@ -159,13 +159,13 @@ def test_a_curve_is_the_engines_point_by_point(ran, lab, ids, folder):
 def test_a_curve_for_which_the_model_writes_can_be_stopped(ran):
     choose(ran, "Rewrite with the model")
     ran.wait_for_selector("#attack-about >> text=The model writes")
-    assert ran.locator("#attack-stop").is_disabled()
+    ran.wait_for_selector("#attack-stop[disabled]")
     ran.click("#attack-curve")
     progress(ran, "attack", "tokens written")
     ran.click("#attack-stop")
     progress(ran, "attack", "Stopped after")
     idle(ran, "#attack-curve")
-    assert ran.locator("#attack-stop").is_disabled()
+    ran.wait_for_selector("#attack-stop[disabled]")
 
 
 def test_a_column_without_a_mark_has_none_to_attack_and_nothing_is_lost(page):
@@ -297,7 +297,8 @@ def test_which_text_is_marked_is_not_in_the_page_before_the_guess(page, folder):
         assert row[4].split()[0] == str(green)
     score = 1 if right[1] == "Right" else 0
     assert page.inner_text("#guess-tally").startswith(f"{score} of 1 guess right")
-    assert page.locator("#guess-A").is_disabled() and page.locator("#guess-B").is_disabled()
+    page.wait_for_selector("#guess-A[disabled]")
+    page.wait_for_selector("#guess-B[disabled]")
     page.locator("#tabs").screenshot(path=folder / "guess.png")
 
 

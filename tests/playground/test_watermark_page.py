@@ -3,8 +3,12 @@
 import json
 
 import pytest
+import torch
 from gradio_client import Client
+from transformers import BayesianDetectorConfig, BayesianDetectorModel
 
+from engine.bayesian import bayesian
+from engine.marks import KEYS
 from engine.watermark import detect, scan
 from playground import Playground
 from playground.ui.cards import asked
@@ -275,7 +279,17 @@ def test_a_pinned_step_is_explained(page, lab, traces, folder):
     tab(page, "Detect")
 
 
-def test_synthid_is_detected_with_the_keys_of_its_column(browser, address, lab):
+@pytest.fixture(scope="module")
+def trained(folder):
+    """A Bayesian detector's two files, as transformers saves them."""
+    model = BayesianDetectorModel(BayesianDetectorConfig(watermarking_depth=len(KEYS)))
+    with torch.no_grad():
+        model.likelihood_model_watermarked.beta.fill_(1.0)
+    model.save_pretrained(folder / "detector")
+    return folder / "detector"
+
+
+def test_synthid_is_detected_with_the_keys_of_its_column(browser, address, lab, trained):
     with opened(browser, address) as page:
         run(page, TOURNAMENT)
         [marked, _] = traces_of(lab, TOURNAMENT)
@@ -287,6 +301,16 @@ def test_synthid_is_detected_with_the_keys_of_its_column(browser, address, lab):
         page.wait_for_selector("#figure-synthid_g_values .main-svg >> nth=0")
         keys = page.input_value("#detect-keys textarea")
         assert json.loads(keys) == marked.settings["watermarking_config"]["keys"]
+        with page.expect_file_chooser() as chooser:
+            page.click("#detect-bring")
+        chooser.value.set_files(trained / "config.json")
+        page.locator("#detected .notes", has_text="bring its two files together").wait_for()
+        with page.expect_file_chooser() as chooser:
+            page.click("#detect-bring")
+        chooser.value.set_files([trained / "config.json", trained / "model.safetensors"])
+        told = bayesian(lab.model, marked.sequences[0].token_ids, trained)
+        words = f"gives a mark the probability {told.probability:.4f}, on {told.tokens_scored}"
+        page.locator("#detected .notes", has_text=words).wait_for()
 
 
 def test_an_empty_lab_says_what_to_do(browser, address):

@@ -20,7 +20,7 @@ from playground.ui.board import Board, Column
 from playground.ui.handlers import Runs
 from playground.ui.loading import Labs
 from playground.ui.parts import QUICK, QUIET, Parts, Values, visitor
-from playground.ui.watermark import source, told
+from playground.ui.watermark import brought, source, told
 from playground.ui.watermark.detect_parts import Detect, section
 from playground.ui.watermark.fields import Drawn
 from playground.ui.watermark.source import COLUMN, FILE, PASTED
@@ -46,7 +46,7 @@ def connect(parts: Parts, section: Detect, labs: Labs, limits: Limits, runs: Run
 
     changes = [section.source, section.pasted, section.tokenizer, *section.fields.all]
     triggers = [*map(_changed, changes), section.asked.change]
-    shown = [section.column, section.pasted, section.upload, section.own]
+    shown = [section.column, section.pasted, section.upload, section.own, section.bring]
     rows = [section.fields.green_row, section.fields.synthid_row]
     outputs = [section.view, *section.groups, *section.plots, *shown, *rows]
     gr.on(triggers, look, section.inputs, outputs, **_LIVE)
@@ -101,6 +101,10 @@ def _connect_tries(section: Detect, runs: Runs) -> None:
     def opened(path: str) -> tuple[str, str, str]:
         return path, FILE, _anew()
 
+    def bring(paths: list[str]) -> tuple[tuple[str, ...], str]:
+        return tuple(paths), _anew()
+
+    section.bring.upload(bring, section.bring, [section.brought, section.asked], **QUICK)
     inputs = set(section.inputs)
     section.other_key.click(key, inputs, outputs, **QUICK)
     section.other_scheme.click(scheme, inputs, outputs, **QUICK)
@@ -153,6 +157,7 @@ def looked(
         section.pasted: gr.Textbox(visible=where == PASTED),
         section.upload: gr.UploadButton(visible=where == FILE),
         section.own: gr.Button(interactive=where == COLUMN and bool(_own(section, column))),
+        section.bring: gr.UploadButton(visible=values[section.fields.scheme] == "synthid"),
         **section.fields.scheme_shown(values[section.fields.scheme]),
     }
     try:
@@ -165,7 +170,8 @@ def looked(
     except PlaygroundError as error:
         return {**shown, section.view: told.refused(str(error))}
     passages = scan(found)
-    notes = _notes(text.column, found.scheme)
+    notes = brought.notes(lab.model, text.text, values[section.brought], found, limits)
+    notes += _notes(text.column, found.scheme)
     view = told.detected(found, passages, text.name, notes)
     return {**shown, section.view: view, **_drawn(section, found, passages)}
 

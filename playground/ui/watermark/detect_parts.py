@@ -16,7 +16,7 @@ from gradio.blocks import Block
 from engine.settings import Limits
 from playground.ui import web
 from playground.ui.loading import Labs
-from playground.ui.watermark import fields, source
+from playground.ui.watermark import brought, fields, source
 from playground.ui.watermark.fields import Fields
 from visualizers.synthid_g_values import synthid_g_values
 from visualizers.watermark_length import watermark_length
@@ -43,6 +43,8 @@ class Detect:
     own: gr.Button
     other_key: gr.Button
     other_scheme: gr.Button
+    bring: gr.UploadButton
+    brought: gr.State  # where the files of a trained detector lie
     view: gr.HTML
     groups: tuple[gr.Column, ...]
     plots: tuple[gr.Plot, ...]
@@ -52,8 +54,8 @@ class Detect:
     @property
     def inputs(self) -> set[Block]:
         """All that a detection depends on."""
-        own = {self.source, self.column, self.pasted, self.file, self.tokenizer}
-        return {*own, *self.fields.all}
+        text = {self.source, self.column, self.pasted, self.file, self.tokenizer}
+        return {*text, self.brought, *self.fields.all}
 
     @property
     def prefilled(self) -> list[Block]:
@@ -79,6 +81,14 @@ def section(labs: Labs, limits: Limits) -> Detect:
             other_key = gr.Button("Another key", size="sm", elem_id="detect-other-key")
             other_scheme = gr.Button("Another scheme", size="sm", elem_id="detect-other-scheme")
             own = gr.Button("The column's own settings", size="sm", elem_id="detect-own")
+            bring = gr.UploadButton(
+                brought.BUTTON,
+                file_count="multiple",
+                file_types=brought.KINDS,
+                size="sm",
+                visible=False,
+                elem_id="detect-bring",
+            )
     view = _view()
     groups, plots = _figures()
     return Detect(
@@ -92,6 +102,8 @@ def section(labs: Labs, limits: Limits) -> Detect:
         own=own,
         other_key=other_key,
         other_scheme=other_scheme,
+        bring=bring,
+        brought=gr.State(()),
         view=view,
         groups=groups,
         plots=plots,
