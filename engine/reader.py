@@ -23,6 +23,7 @@ from engine.trie import Cell
 from engine.turns import Job, Turns
 
 PROMPTS = 4  # prompts kept evaluated: changing a setting does not read them again
+_LOOK = 0.02  # seconds after which somebody who waits for the lock looks whether he was served
 PIECE = 96  # tokens of a prompt that are read in one pass where others wait for theirs
 
 
@@ -75,9 +76,14 @@ class Reader:
         job = Job(list(dict.fromkeys(cells)))
         self.turns.join(job)
         while not job.done:
-            with self.lock:
-                if not job.done:
-                    self._pass()
+            # Who was served must not wait for the lock: somebody else may have it again already.
+            self.turns.wait(job)
+            if not job.done and self.lock.acquire(timeout=_LOOK):
+                try:
+                    if not job.done:
+                        self._pass()
+                finally:
+                    self.lock.release()
         error, job.error = job.error, None
         if error is not None:
             try:

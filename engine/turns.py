@@ -70,6 +70,11 @@ class Turns:
                     return
                 self._arrival.wait(None if self._under_way else left)
 
+    def wait(self, job: Job) -> None:
+        """Wait until the job is done, or no pass is under way."""
+        with self._arrival:
+            self._arrival.wait_for(lambda: job.done or not self._under_way)
+
     def take(self) -> list[tuple[Job, list[Cell]]]:
         """Everybody's part of the pass that begins; who gets all is no longer waiting."""
         with self._arrival:

@@ -51,23 +51,15 @@ def test_a_caller_with_little_is_served_at_once_beside_one_with_much(
     reader = lab._readers.trie
     start = reader.backend.top(None)
     sizes = passes(lab.model)
-    served: list[str] = []
-
-    def ask(name: str, tokens: range) -> None:
-        places = reader.evaluate([start.child(token) for token in tokens])
-        assert len(places) == len(tokens)
-        served.append(name)
-
-    with reader.lock:  # as if a pass were under way
-        much = threading.Thread(target=ask, args=("much", range(5, 5 + 2 * ROOM)))
-        much.start()
-        waiting(reader.turns, 1)
-        little = threading.Thread(target=ask, args=("little", range(200, 202)))
-        little.start()
-        waiting(reader.turns, 2)
-    for thread in (much, little):
-        thread.join()
-    assert served == ["little", "much"]
+    much = Job([start.child(token) for token in range(5, 5 + 2 * ROOM)])
+    little = Job([start.child(token) for token in range(200, 202)])
+    reader.turns._waiting += [much, little]
+    with reader.lock:
+        reader._pass()
+        assert little.done and len(little.places) == 2
+        assert not much.done and len(much.places) == ROOM - 2
+        reader._pass()
+    assert much.done and len(much.places) == 2 * ROOM
     assert sizes == [ROOM, ROOM + 2]  # once it is alone it is not held back
 
 
