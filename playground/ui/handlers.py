@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from engine.errors import PlaygroundError
 from engine.pace import Pace
@@ -20,6 +20,7 @@ from engine.settings import Limits
 from engine.trace import Trace, Update
 from playground import Playground
 from playground.ui.board import Asked, Board, Column, Inherited
+from playground.ui.gathering import End, gathered
 from playground.ui.messages import warn
 
 REFRESH = 0.03  # seconds between two pieces of news
@@ -245,10 +246,6 @@ def _verdict(traces: Sequence[Trace], pace: Pace) -> str:
     return f"Done in {seconds:.1f} s" + (f"; {failed} of {len(traces)} failed." if failed else ".")
 
 
-class _End(NamedTuple):
-    error: BaseException | None = None
-
-
 def batches(
     source: Iterable[Update], seconds: float, arrived: queue.SimpleQueue[Any] | None = None
 ) -> Iterator[list[Update]]:
@@ -259,29 +256,16 @@ def batches(
     """
     arrived = arrived or queue.SimpleQueue()
     threading.Thread(target=_pump, args=(source, arrived), daemon=True).start()
-    due = 0.0
-    while True:
-        items = [arrived.get()]
-        time.sleep(max(0.0, due - time.monotonic()))
-        due = time.monotonic() + seconds
-        while not arrived.empty():
-            items.append(arrived.get())
-        end = next((item for item in items if isinstance(item, _End)), None)
-        if news := [item for item in items if not isinstance(item, _End)]:
-            yield [item for item in news if item is not None]
-        if end:
-            if end.error:
-                raise end.error
-            return
+    yield from gathered(arrived, seconds)
 
 
 def _pump(source: Iterable[Update], arrived: queue.SimpleQueue[Any]) -> None:
     try:
         for item in source:
             arrived.put(item)
-        arrived.put(_End())
+        arrived.put(End())
     except BaseException as error:
-        arrived.put(_End(error))
+        arrived.put(End(error))
 
 
 def wished(data: Any) -> Mapping[str, Any]:

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 from gradio.context import Context
 
 from engine.errors import PlaygroundError
+from playground.ui.gathering import End, gathered
 from playground.ui.parts import visitor
 
 REFRESH = 0.4  # seconds between two pieces of news
 
 Tell = Callable[[Any], None]
 Work = Callable[[threading.Event, Tell], None]
-
-
-class _End(NamedTuple):
-    error: BaseException | None
 
 
 class Jobs:
@@ -61,7 +57,7 @@ class Jobs:
         news: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=self._do, args=(visitor, stop, work, news), daemon=True).start()
         try:
-            yield from _gathered(news)
+            yield from gathered(news, REFRESH)
         finally:
             stop.set()
 
@@ -86,23 +82,4 @@ class Jobs:
             error = raised
         with self._lock:
             del self._going[visitor]  # before its page hears of the end, and may begin another
-        news.put(_End(error))
-
-
-def _gathered(news: queue.SimpleQueue[Any]) -> Iterator[list[Any]]:
-    """What has arrived, at most once in a while, until the end."""
-    due = 0.0
-    while True:
-        items = [news.get()]
-        time.sleep(max(0.0, due - time.monotonic()))
-        due = time.monotonic() + REFRESH
-        while not news.empty():
-            items.append(news.get())
-        told = [item for item in items if not isinstance(item, _End)]
-        if told:
-            yield told
-        for item in items:
-            if isinstance(item, _End):
-                if item.error is not None:
-                    raise item.error
-                return
+        news.put(End(error))
