@@ -19,7 +19,7 @@ from engine.model import Model
 from engine.settings import Limits
 
 KINDS = [".json", ".safetensors"]
-BUTTON = "Bring a Bayesian detector (config.json and model.safetensors)"
+BUTTON = "Bring a Bayesian detector"
 
 
 def notes(
