@@ -1,0 +1,71 @@
+"""Draft heads: small networks that say, from one state of a model, what may come next but one, and
+so on.
+
+Cai et al. 2024, "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads".
+Each head also reads the token before the one it drafts, as in Ankner et al. 2024, "Hydra:
+Sequentially-Dependent Draft Heads for Medusa Decoding". Knows the network. Refuses to know trees,
+and how drafts are judged.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import rms_norm, silu
+
+
+class Head(nn.Module):
+    """From a state and the token taken there to the state that follows, were it the model's."""
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(2 * width, inner, bias=False)
+        self.up = nn.Linear(2 * width, inner, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
+
+    def forward(self, state: Tensor, embedded: Tensor) -> Tensor:
+        """The next state, (rows, width), of a state and an embedded token, (rows, width) each."""
+        size = state.shape[-1:]
+        given = torch.cat([rms_norm(state, size), rms_norm(embedded, size)], dim=-1)
+        further: Tensor = self.down(silu(self.gate(given)) * self.up(given))
+        return state + further
+
+
+class Heads(nn.Module):
+    """The heads of a model, one for each depth of a draft.
+
+    Embeddings and the rows of the output matrix are the model's own, the latter for the tokens
+    ``kept`` alone: to score a whole vocabulary takes longer than all the rest of a head.
+    """
+
+    kept: Tensor
+    output: Tensor
+
+    def __init__(self, embedding: Tensor, output: Tensor, kept: Tensor, inner: int, depth: int):
+        super().__init__()
+        self._embedding = [
+            embedding
+        ]  # (vocabulary, width); in a list, so that it stays the model's
+        self.register_buffer("kept", kept, persistent=False)  # (kept,) ids, commonest first
+        self.register_buffer("output", output[kept], persistent=False)  # (kept, width)
+        width = embedding.shape[1]
+        self.heads = nn.ModuleList(Head(width, inner) for _ in range(depth))
+
+    @property
+    def depth(self) -> int:
+        """How many tokens a draft can have."""
+        return len(self.heads)
+
+    def state(self, depth: int, states: Tensor, tokens: Tensor) -> Tensor:
+        """The states after tokens, (rows,), at a depth of the draft, from 0: (rows, width).
+
+        At depth 0 the states are the model's own last ones, and the tokens those it took there.
+        """
+        head: Head = self.heads[depth]  # type: ignore[assignment]  # a list of modules has no types
+        embedded = self._embedding[0][tokens].to(states.dtype)
+        after: Tensor = head(states, embedded)
+        return after
+
+    def logits(self, states: Tensor) -> Tensor:
+        """What may follow: (rows, kept)."""
+        return states @ self.output.T
