@@ -51,6 +51,12 @@ class Heads(nn.Module):
         width = embedding.shape[1]
         self.heads = nn.ModuleList(Head(width, inner) for _ in range(depth))
 
+    def begin(self) -> None:
+        """Start to learn from heads that leave the state as it is."""
+        for name, weight in self.named_parameters():
+            if name.endswith("down.weight"):
+                nn.init.zeros_(weight)
+
     @property
     def depth(self) -> int:
         """How many tokens a draft can have."""
