@@ -16,6 +16,7 @@ from torch import Tensor
 
 from engine.backend import Reading, gather
 from engine.draft import Draft
+from engine.draft_tree import TreeDrafter
 from engine.drawing import drawn
 from engine.errors import PlaygroundError
 from engine.node import Node, Source
@@ -54,6 +55,7 @@ class Run:
 
     root: Node  # where the prompt ends; set once the prompt has been evaluated
     draft: Draft  # the run's draft model, if it has one; set likewise
+    heads: TreeDrafter  # the model's draft heads at work, if the run has them
 
     def __init__(
         self,
@@ -64,7 +66,10 @@ class Run:
         seed: int | torch.Generator,
         model_calls: Callable[[], int],
         drafts: Source | None = None,
+        heads: TreeDrafter | None = None,
     ) -> None:
+        if heads is not None:
+            self.heads = heads
         self.config = prepared.config
         self.recorder = recorder
         self._source = source
