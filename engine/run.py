@@ -41,6 +41,7 @@ class Pick:
     token: int
     event: str = "chosen"
     notes: Mapping[str, Any] = field(default_factory=dict)
+    brief: bool = False  # told without what else could have stood there: nobody chose there
 
 
 class _Seen(NamedTuple):
@@ -55,7 +56,9 @@ class Run:
 
     root: Node  # where the prompt ends; set once the prompt has been evaluated
     draft: Draft  # the run's draft model, if it has one; set likewise
-    heads: TreeDrafter  # the model's draft heads at work, if the run has them
+    heads: (
+        TreeDrafter  # the model's draft heads; set by who makes the run, for who drafts with them
+    )
 
     def __init__(
         self,
@@ -66,10 +69,7 @@ class Run:
         seed: int | torch.Generator,
         model_calls: Callable[[], int],
         drafts: Source | None = None,
-        heads: TreeDrafter | None = None,
     ) -> None:
-        if heads is not None:
-            self.heads = heads
         self.config = prepared.config
         self.recorder = recorder
         self._source = source
@@ -217,7 +217,7 @@ class Run:
             )
             for pick in picks
         ]
-        places = [(rows[id(pick.node)], pick.token) for pick in picks]
+        places = [None if pick.brief else (rows[id(pick.node)], pick.token) for pick in picks]
         self.teller.add(scores, places, entries)
         return [entry.id for entry in entries]
 

@@ -20,7 +20,6 @@ from transformers import (
 
 import strategies
 from engine import loop, models
-from engine.draft_tree import TreeDrafter
 from engine.errors import PlaygroundError
 from engine.heads import Heads
 from engine.model import Model
@@ -181,8 +180,9 @@ class Playground:
         if found.drafts:
             _refuse_memory(prepared)
             drafts = self._drafts.source(vars(params), source, length)
-        heads = self._drafts.heads(found.id) if found.heads else None
-        run = self._begun(source, request, prepared, params, drafts, heads)
+        run = self._begun(source, request, prepared, params, drafts)
+        if found.heads:
+            run.heads = self._drafts.heads(found.id)
         return run, lambda run: found.decode(run, params)
 
     def _scoring(
@@ -214,7 +214,6 @@ class Playground:
         prepared: Prepared,
         params: Any,
         drafts: Source | None = None,
-        heads: TreeDrafter | None = None,
     ) -> Run:
         prompt = source.prompt
         heading = Heading(
@@ -228,7 +227,7 @@ class Playground:
         )
         recorder = Recorder(heading, self.speller, fresh=self.model.is_encoder_decoder)
         calls = self._calls.count
-        return Run(source, prepared, recorder, self.speller, request.seed, calls, drafts, heads)
+        return Run(source, prepared, recorder, self.speller, request.seed, calls, drafts)
 
 
 class _CallCounter:

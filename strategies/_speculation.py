@@ -163,7 +163,8 @@ def _told(
     """Every drafted token with what became of it.
 
     Rejected is what stood where the model took another token. What stands behind a rejected token,
-    or behind the end of the text, is ignored: nobody judged it.
+    or behind the end of the text, is ignored: nobody judged it. A tree has many such tokens, and
+    little is told of them.
     """
     if not proposal.tokens:
         return []
@@ -184,8 +185,10 @@ def _told(
             notes["draw"] = round(verdict.draws[place], 6)
         if proposal.notes:
             notes |= proposal.notes[place]
-        event = "drafted" if fate == "ignored" else fate
-        picks.append(Pick(nodes[above + 1], token, event, notes))
+        ignored = fate == "ignored"
+        brief = ignored and proposal.parents is not None
+        event = "drafted" if ignored else fate
+        picks.append(Pick(nodes[above + 1], token, event, notes, brief))
     return picks
 
 
