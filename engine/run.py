@@ -56,9 +56,7 @@ class Run:
 
     root: Node  # where the prompt ends; set once the prompt has been evaluated
     draft: Draft  # the run's draft model, if it has one; set likewise
-    heads: (
-        TreeDrafter  # the model's draft heads; set by who makes the run, for who drafts with them
-    )
+    heads: TreeDrafter  # the model's draft heads; set by who makes the run, where one wants them
 
     def __init__(
         self,
