@@ -13,7 +13,7 @@ from itertools import chain, count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from engine import models
+from engine import models, trained
 from engine.draft_tree import TreeDrafter
 from engine.errors import PlaygroundError, did_you_mean
 from engine.heads import Heads
@@ -25,13 +25,6 @@ from engine.readers import Readers
 from engine.respelling import alike
 
 KEPT = 2  # draft models in memory; one more lets the one go that was not used for longest
-
-WITH_HEADS = ("smollm2",)  # the models whose draft heads come with the repository
-
-
-def trained_heads(model: Model) -> Heads | None:
-    """The draft heads that come with a model."""
-    return None  # stands in for engine.trained.heads
 
 
 class Drafts:
@@ -76,11 +69,11 @@ class Drafts:
         """The model's draft heads at work, read when a strategy first wants them."""
         with self._lock:
             if self._trees is None:
-                found = trained_heads(self._model)
+                found = trained.heads(self._model)
                 if found is None:
                     raise PlaygroundError(
-                        f"{strategy} needs draft heads, and {self._model.name} has none; there are"
-                        f" some for {', '.join(WITH_HEADS)}"
+                        f"{strategy} needs draft heads, and {self._model.name} has none; they were"
+                        f" trained for {', '.join(trained.TARGETS)}"
                     )
                 self._trees = TreeDrafter(found)
             return self._trees
