@@ -70,10 +70,13 @@ class Packed(nn.Linear):
         return linear(given, self.weight, self.bias)
 
 
-def pack(model: nn.Module) -> bool:
-    """Pack a model's linear layers if that pays here; it takes the weights' memory once more."""
+def pack(model: nn.Module, like: nn.Module | None = None) -> bool:
+    """Pack a model's linear layers if that pays here, or paid for a model ``like`` it; it takes the
+    weights' memory once more."""
+    if like is not None and not any(isinstance(layer, Packed) for layer in like.modules()):
+        return False
     families = [(members, _Family(members)) for members in _families(model)]
-    if not _pays(families):
+    if like is None and not _pays(families):
         return False
     for members, family in families:
         for place, member in enumerate(members):

@@ -62,7 +62,10 @@ def observed(
 ) -> list[Observed]:
     """The same of rows that have been measured."""
     names = tuple(stage.name for stage in stages)
-    log_probs, probs = numbers.log_probs.tolist(), numbers.log_probs.exp().tolist()
+    picked = list(dict.fromkeys(row for row, _ in picks))
+    read = numbers.log_probs[picked]  # a tree has many rows in which nothing was picked
+    log_probs = dict(zip(picked, read.tolist(), strict=True))
+    probs = dict(zip(picked, read.exp().tolist(), strict=True))
     cutoffs = _cutoffs(numbers)
     distributions = {
         row: Distribution(
@@ -75,7 +78,7 @@ def observed(
             kept_after=tuple(kept[row] for kept in numbers.kept),
             cutoffs=tuple(of_stage[row] for of_stage in cutoffs),
         )
-        for row in dict.fromkeys(row for row, _ in picks)
+        for row in picked
     }
     told = []
     for (row, token), rank in zip(picks, numbers.ranks, strict=True):

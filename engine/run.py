@@ -16,6 +16,7 @@ from torch import Tensor
 
 from engine.backend import Reading, gather
 from engine.draft import Draft
+from engine.draft_tree import TreeDrafter
 from engine.drawing import drawn
 from engine.errors import PlaygroundError
 from engine.node import Node, Source
@@ -40,6 +41,7 @@ class Pick:
     token: int
     event: str = "chosen"
     notes: Mapping[str, Any] = field(default_factory=dict)
+    brief: bool = False  # told without what else could have stood there: nobody chose there
 
 
 class _Seen(NamedTuple):
@@ -54,6 +56,7 @@ class Run:
 
     root: Node  # where the prompt ends; set once the prompt has been evaluated
     draft: Draft  # the run's draft model, if it has one; set likewise
+    heads: TreeDrafter  # the model's draft heads; set by who makes the run, where one wants them
 
     def __init__(
         self,
@@ -212,7 +215,7 @@ class Run:
             )
             for pick in picks
         ]
-        places = [(rows[id(pick.node)], pick.token) for pick in picks]
+        places = [None if pick.brief else (rows[id(pick.node)], pick.token) for pick in picks]
         self.teller.add(scores, places, entries)
         return [entry.id for entry in entries]
 

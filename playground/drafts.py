@@ -13,8 +13,10 @@ from itertools import chain, count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from engine import models
+from engine import models, trained
+from engine.draft_tree import TreeDrafter
 from engine.errors import PlaygroundError, did_you_mean
+from engine.heads import Heads
 from engine.model import Model
 from engine.node import Source
 from engine.prompt import Prompt, read
@@ -26,10 +28,16 @@ KEPT = 2  # draft models in memory; one more lets the one go that was not used f
 
 
 class Drafts:
-    """The draft models of one lab. ``allowed`` are the names runs may give; None allows any."""
+    """The draft models of one lab. ``allowed`` are the names runs may give; None allows any.
+    ``heads`` are the model's draft heads, where not those that come with it."""
 
     def __init__(
-        self, model: Model, readers: Readers, positions: int, allowed: Collection[str] | None
+        self,
+        model: Model,
+        readers: Readers,
+        positions: int,
+        allowed: Collection[str] | None,
+        heads: Heads | None = None,
     ) -> None:
         self._model = model
         self._readers = readers
@@ -39,6 +47,7 @@ class Drafts:
         self._loaded: OrderedDict[str, tuple[Model, Readers]] = OrderedDict()
         # Models that callers hold: those of a comparison may be more than are kept.
         self._adopted: WeakValueDictionary[str, Model] = WeakValueDictionary()
+        self._trees = TreeDrafter(heads) if heads is not None else None
 
     def adopt(self, model: Model) -> str:
         """Take in a model that is loaded already; gives the name to ask for it by."""
@@ -55,6 +64,19 @@ class Drafts:
             name = settings["assistant_model"]
             return self._named(name, target, length) if name else self._inside(0, target, length)
         return None
+
+    def heads(self, strategy: str) -> TreeDrafter:
+        """The model's draft heads at work, read when a strategy first wants them."""
+        with self._lock:
+            if self._trees is None:
+                found = trained.heads(self._model)
+                if found is None:
+                    raise PlaygroundError(
+                        f"{strategy} needs draft heads, and {self._model.name} has none; they were"
+                        f" trained for {', '.join(trained.TARGETS)}"
+                    )
+                self._trees = TreeDrafter(found)
+            return self._trees
 
     def _half(self) -> int:
         config = self._model.module.config.get_text_config(decoder=True)

@@ -240,13 +240,13 @@ def test_copies_that_nobody_drew_leave_the_models_own_distribution(size: int) ->
 def accept_all(run: Any, p: Tensor, drafted: list[int], q: Tensor) -> Verdict:
     """Wrong: keeps the draft whatever the model says."""
     token = int(run.draw(p[-1]))
-    return Verdict(len(drafted), token, [0.0] * len(drafted))
+    return Verdict(range(len(drafted)), token, [0.0] * len(drafted))
 
 
 def forget_the_residual(run: Any, p: Tensor, drafted: list[int], q: Tensor) -> Verdict:
     """Wrong: replaces a lost token from p instead of from the residual."""
     verdict = WEIGH(run, p, drafted, q)
-    again = int(run.draw(p[verdict.accepted]))
+    again = int(run.draw(p[len(verdict.kept)]))
     return verdict if verdict.residual is None else verdict._replace(token=again)
 
 

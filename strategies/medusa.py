@@ -1,0 +1,84 @@
+"""Draft heads: the model says from one state what may come next but one, and so on.
+
+Cai et al. 2024, "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads";
+heads that read the drafted tokens before theirs: Ankner et al. 2024, "Hydra: Sequentially-Dependent
+Draft Heads for Medusa Decoding".
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.draft_tree import Tree
+from engine.run import Node, Run
+from engine.settings import setting
+from engine.strategy import Ask, Decoding, strategy
+from strategies._speculation import Proposal, speculate
+from strategies.sample import Shaping
+
+
+@dataclass(frozen=True)
+class Params(Shaping):
+    """How large trees of drafts are."""
+
+    medusa_tokens: int | None = setting(
+        None,
+        "How many drafted tokens the model judges in a round; without a number, as many as pay "
+        "here: a GPU judges many in the time of one.",
+        kind=int,
+        low=1,
+        limit="draft_tokens",
+    )
+    medusa_depth: int | None = setting(
+        None,
+        "How many tokens ahead to draft, at most one for each of the model's draft heads; without "
+        "a number, with all of them.",
+        kind=int,
+        low=1,
+        high=16,
+    )
+    do_sample: bool = setting(
+        False,
+        "Draw tokens, as probable as the model thinks they are, instead of the most probable.",
+    )
+
+
+@strategy(
+    "medusa", order=13, params=Params, drafts=True, heads=True, decoder_only=True, num_beams=1
+)
+def medusa(run: Run, params: Params) -> Decoding:
+    """Drafts a tree of continuations with small heads on the model, and keeps what it agrees with.
+
+    One pass of the model judges the whole tree. The text is the one greedy decoding would give, or,
+    drawn, one from the very distribution that sampling has.
+    """
+    size = params.medusa_tokens or run.heads.usual
+    furthest = min(params.medusa_depth or run.heads.depth, run.heads.depth)
+
+    def draft(
+        written: list[int], room: int, number: int, last: Node
+    ) -> Generator[Sequence[Ask], list[Node], Proposal]:
+        depth = min(furthest, room)
+        if depth <= 0 or not written:  # heads begin with a token that the model took
+            return Proposal()
+        since = time.perf_counter()
+        tree = run.heads.tree(run.hidden([last]), written[-1], run.end_tokens, size, depth)
+        ms = (time.perf_counter() - since) * 1000
+        return Proposal(tree.tokens, notes=_notes(tree, ms), parents=tree.parents)
+        yield []  # a drafter is a generator, though this one asks nobody
+
+    return speculate(run, draft, do_sample=params.do_sample)
+
+
+def _notes(tree: Tree, ms: float) -> list[dict[str, Any]]:
+    """What the heads thought of each token; with the first, how long they took for all."""
+    notes: list[dict[str, Any]] = [
+        {"q": float(f"{math.exp(log_prob):.6g}"), "depth": depth}
+        for log_prob, depth in zip(tree.log_probs, tree.depths, strict=True)
+    ]
+    notes[0]["draft_ms"] = round(ms, 3)
+    return notes
