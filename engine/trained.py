@@ -91,6 +91,11 @@ def names() -> list[str]:
     return [name for target in TARGETS for name in drafts_for(target)]
 
 
+def target_named(draft: str) -> str:
+    """The name of the embedded model that a draft model was trained for."""
+    return next(target for target in TARGETS if draft in drafts_for(target))
+
+
 def drafts_for(target: str) -> list[str]:
     """The names of the draft models that were trained for an embedded model."""
     name = f"{target}-draft"

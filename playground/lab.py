@@ -144,7 +144,7 @@ class Playground:
             inherited = getattr(own, name, None)
             inherited = usual.get(name) if inherited is None else inherited
             values[name] = inherited if setting.default is None else setting.default
-        return values
+        return {**values, **self._asking.usual(found)}
 
     def configuration(self, choice: Choice, **shared: Any) -> GenerationConfig:
         """The generation config a run would have: the model's own, changed by its settings."""

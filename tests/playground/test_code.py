@@ -301,7 +301,6 @@ def test_programs_run_by_themselves(embedded):
     [
         (("prompt_lookup", {"do_sample": True}), "draws other tokens"),
         (("early_exit", {"stop_strings": "ball"}), "stop strings"),
-        ("speculative", "draft for itself"),
         (("beam_sample", {"num_beams": 1}), "as if there were no beams"),
     ],
 )
