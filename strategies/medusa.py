@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.draft_tree import Tree
+from engine.draft_tree import Size, Tree
 from engine.run import Node, Run
 from engine.settings import setting
 from engine.strategy import Ask, Decoding, strategy
@@ -41,6 +41,13 @@ class Params(Shaping):
         low=1,
         high=16,
     )
+    medusa_threshold: float | None = setting(
+        None,
+        "Leave out tokens that the heads think are reached with less than this probability; "
+        "without a number, those that do not pay here, or none if medusa_tokens is given.",
+        low=0.0,
+        high=1.0,
+    )
     do_sample: bool = setting(
         False,
         "Draw tokens, as probable as the model thinks they are, instead of the most probable.",
@@ -56,22 +63,31 @@ def medusa(run: Run, params: Params) -> Decoding:
     One pass of the model judges the whole tree. The text is the one greedy decoding would give, or,
     drawn, one from the very distribution that sampling has.
     """
-    size = params.medusa_tokens or run.heads.usual
-    furthest = min(params.medusa_depth or run.heads.depth, run.heads.depth)
+    largest = _size(run, params)
 
     def draft(
         written: list[int], room: int, number: int, last: Node
     ) -> Generator[Sequence[Ask], list[Node], Proposal]:
-        depth = min(furthest, room)
-        if depth <= 0 or not written:  # heads begin with a token that the model took
+        size = largest._replace(depth=min(largest.depth, room))
+        if size.depth <= 0 or not written:  # heads begin with a token that the model took
             return Proposal()
         since = time.perf_counter()
-        tree = run.heads.tree(run.hidden([last]), written[-1], run.end_tokens, size, depth)
+        tree = run.heads.tree(run.hidden([last]), written[-1], run.end_tokens, size)
         ms = (time.perf_counter() - since) * 1000
         return Proposal(tree.tokens, notes=_notes(tree, ms), parents=tree.parents)
         yield []  # a drafter is a generator, though this one asks nobody
 
     return speculate(run, draft, do_sample=params.do_sample)
+
+
+def _size(run: Run, params: Params) -> Size:
+    """How large trees may get: as the settings say, or as it pays."""
+    usual = run.heads.usual
+    tokens, least = params.medusa_tokens, params.medusa_threshold
+    if least is None:
+        least = usual.least if tokens is None else 0.0
+    depth = min(params.medusa_depth or usual.depth, usual.depth)
+    return Size(tokens or usual.tokens, depth, least)
 
 
 def _notes(tree: Tree, ms: float) -> list[dict[str, Any]]:
@@ -80,5 +96,6 @@ def _notes(tree: Tree, ms: float) -> list[dict[str, Any]]:
         {"q": float(f"{math.exp(log_prob):.6g}"), "depth": depth}
         for log_prob, depth in zip(tree.log_probs, tree.depths, strict=True)
     ]
-    notes[0]["draft_ms"] = round(ms, 3)
+    if notes:
+        notes[0]["draft_ms"] = round(ms, 3)
     return notes

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.draft_tree import Tree, TreeDrafter
+from engine.draft_tree import Size, Tree, TreeDrafter
 from engine.heads import Heads
 from strategies import _speculation
 from strategies._speculation import Proposal, Verdict
@@ -40,12 +40,12 @@ def drafter(how: str) -> Any:
     trees = TreeDrafter(Heads(embedding, output, torch.arange(odds.TOKENS), 8, 2))
     known: dict[tuple[int, int], Tree] = {}
 
-    def tree(state: Tensor, token: int, ends: Any, size: int, depth: int) -> Tree:
-        if (token, depth) not in known:
-            known[token, depth] = trees.tree(embedding[token][None], token, ends, size, depth)
-        return known[token, depth]
+    def tree(state: Tensor, token: int, ends: Any, size: Size) -> Tree:
+        if (token, size.depth) not in known:
+            known[token, size.depth] = trees.tree(embedding[token][None], token, ends, size)
+        return known[token, size.depth]
 
-    return SimpleNamespace(tree=tree, depth=2, usual=6)
+    return SimpleNamespace(tree=tree, usual=trees.usual)
 
 
 def drawn(target: Tensor, how: str, times: int, seed: int = 3) -> Tensor:
