@@ -54,6 +54,11 @@ class TreeDrafter:
         return self._heads.depth
 
     @property
+    def layers(self) -> list[int]:
+        """The layers of the model whose states the heads read."""
+        return self._heads.layers
+
+    @property
     def usual(self) -> Size:
         """The size that pays on this device."""
         if self._heads.output.device.type == "cuda":  # which judges them all in the time of one
@@ -62,11 +67,11 @@ class TreeDrafter:
         # kept.
         return Size(12, self.depth, 0.1)
 
-    def tree(self, state: Tensor, token: int, ends: Collection[int], size: Size) -> Tree:
-        """Draft behind a token that the model took at a state of its own, (1, width); nothing
-        behind one of ``ends``."""
+    def tree(self, features: Tensor, token: int, ends: Collection[int], size: Size) -> Tree:
+        """Draft behind a token that the model took where its states were ``features``, (1, layers,
+        width); nothing behind one of ``ends``."""
         work = partial(_grown, self._heads, size)
-        inputs = (state, torch.tensor([token]), torch.tensor(sorted(ends) or [-1]))
+        inputs = (features, torch.tensor([token]), torch.tensor(sorted(ends) or [-1]))
         with self._lock:  # the next recording writes over this one's result
             rows = self._graphs.play(work, (size, len(ends)), *inputs).tolist()
         return _read(rows, size.least)

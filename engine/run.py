@@ -171,6 +171,10 @@ class Run:
         """The model's last hidden state at each node: (nodes, width)."""
         return gather([node.place for node in nodes]).hidden[:, -1]
 
+    def features(self, node: Node, layers: Sequence[int]) -> Tensor:
+        """The model's hidden states at a node after some of its layers: (1, layers, width)."""
+        return gather([node.place]).hidden[:, list(layers)]
+
     def states(self, node: Node) -> Tensor:
         """The last hidden state at every token from the start of the text to a node: (length,
         width)."""

@@ -161,7 +161,7 @@ def _heads_of(target: Model, name: str) -> Heads:
     kept = tensors.pop("kept").long().to(target.device)
     embedding = _weight(target.module.get_input_embeddings())
     assert embedding is not None, "target_of has seen it"
-    made = Heads(embedding, _output(target), kept, about["inner"], about["depth"])
+    made = Heads(embedding, _output(target), kept, **about)
     made.load_state_dict(tensors)
     made.to(target.device, target.module.dtype).eval().requires_grad_(False)
     linear.pack(made, like=target.module)

@@ -16,9 +16,10 @@ from torch.nn.functional import linear
 from transformers import LlamaForCausalLM, PreTrainedModel
 
 from engine.heads import Heads
-from training.writing import Written
+from training.writing import Written, fresh
 
 TOLD = 20  # points of the loss curve that are kept
+REPEATED = 0.1  # what a place counts at which a text repeats itself
 
 
 class Course(NamedTuple):
@@ -33,7 +34,8 @@ class Batch(NamedTuple):
     """Some of the texts that were written."""
 
     tokens: Tensor  # (texts, length)
-    states: Tensor  # (texts, length, width)
+    states: Tensor  # (texts, length, layers, width)
+    weights: Tensor  # (texts, length) how much it matters what is said there
 
 
 def batches(written: list[Written], texts: int, seed: int) -> Iterator[Batch]:
@@ -44,7 +46,13 @@ def batches(written: list[Written], texts: int, seed: int) -> Iterator[Batch]:
             order = torch.randperm(len(written[which].tokens), generator=generator)
             for at in range(0, len(order) - texts + 1, texts):
                 rows = order[at : at + texts].to(written[which].tokens.device)
-                yield Batch(written[which].tokens[rows], written[which].states[rows])
+                tokens = written[which].tokens[rows]
+                yield Batch(tokens, written[which].states[rows], worth(tokens))
+
+
+def worth(tokens: Tensor) -> Tensor:
+    """How much to learn from each place of texts, (texts, length): what is new counts."""
+    return torch.where(fresh(tokens), 1.0, REPEATED)
 
 
 def learn(
@@ -75,11 +83,12 @@ def learn(
     return curve
 
 
-def unlike(logits: Tensor, states: Tensor, output: Tensor) -> Tensor:
+def unlike(logits: Tensor, batch: Batch, output: Tensor) -> Tensor:
     """The cross entropy to what the model itself says at its states, over the kept tokens."""
     with torch.no_grad():
-        wanted = linear(states, output).float().softmax(-1)
-    return -(wanted * logits.float().log_softmax(-1)).sum(-1).mean()
+        wanted = linear(batch.states[:, :, -1], output).float().softmax(-1)
+    apart = -(wanted * logits.float().log_softmax(-1)).sum(-1)  # (texts, length)
+    return (apart * batch.weights).sum() / batch.weights.sum()
 
 
 def draft_loss(draft: LlamaForCausalLM, output: Tensor) -> Callable[[Batch], Tensor]:
@@ -88,7 +97,7 @@ def draft_loss(draft: LlamaForCausalLM, output: Tensor) -> Callable[[Batch], Ten
     def loss(batch: Batch) -> Tensor:
         body: Any = draft.model
         own = body(input_ids=batch.tokens, use_cache=False).last_hidden_state
-        return unlike(linear(own, output), batch.states, output)
+        return unlike(linear(own, output), batch, output)
 
     return loss
 
@@ -97,14 +106,13 @@ def heads_loss(heads: Heads) -> Callable[[Batch], Tensor]:
     """How unlike the model the heads are, each behind the tokens that were really written."""
 
     def loss(batch: Batch) -> Tensor:
-        tokens, states = batch
-        last = tokens.shape[1] - heads.depth
-        own, total = states[:, :last], states.new_zeros((), dtype=torch.float32)
+        last = batch.tokens.shape[1] - heads.depth
+        own, losses = batch.states[:, :last], []
         for depth in range(heads.depth):
-            ahead = slice(depth + 1, depth + 1 + last)
-            own = heads.state(depth, own, tokens[:, ahead])
-            total = total + unlike(heads.logits(own), states[:, ahead], heads.output)
-        return total / heads.depth
+            ahead = Batch(*(part[:, depth + 1 : depth + 1 + last] for part in batch))
+            own = heads.state(depth, own, ahead.tokens)
+            losses.append(unlike(heads.logits(own), ahead, heads.output))
+        return torch.stack(losses).mean()
 
     return loss
 

@@ -64,12 +64,12 @@ def main() -> None:
     print(told["draft_acceptance"], flush=True)
 
     embedding = module.get_input_embeddings().weight.detach()
-    heads = Heads(embedding, output, kept, options.inner, options.depth).to(model.device)
+    about = {"inner": options.inner, "depth": options.depth, "layers": options.read}
+    heads = Heads(embedding, output, kept, **about).to(model.device)
     heads.begin()
     course = Course(options.step_texts // 2, options.heads_steps, options.heads_rate)
     given = batches(training, course.texts, options.seed + 1)
     told["heads_loss"] = learn(heads, heads_loss(heads), given, course)
-    about = {"inner": options.inner, "depth": options.depth}
     save(heads, kept, about, f"{NAME}-heads", options.into)
     read_back(heads, f"{NAME}-heads", options.into)
     told["heads_acceptance"] = heads_acceptance(heads, output, held_back)
@@ -79,7 +79,7 @@ def main() -> None:
 
 def written(model: Model, options: argparse.Namespace) -> tuple[list[Written], Written]:
     """What the model writes: to learn from, and for measuring."""
-    writer = Writer(model.module, options.texts, options.length, options.seed)
+    writer = Writer(model.module, options.texts, options.length, options.read, options.seed)
     sources = [
         Prompts(model.tokenizer, options.seed + held_back, held_back=held_back)
         for held_back in (False, True)
@@ -139,15 +139,16 @@ def _options() -> argparse.Namespace:
     arguments.add_argument("--model", default=NAME)
     arguments.add_argument("--into", type=Path, default=Path(__file__).parents[1] / "models")
     arguments.add_argument("--seed", type=int, default=1)
-    arguments.add_argument("--parts", type=int, default=10, help="times that texts are written")
+    arguments.add_argument("--parts", type=int, default=20, help="times that texts are written")
     arguments.add_argument("--texts", type=int, default=4096, help="written together")
-    arguments.add_argument("--length", type=int, default=512)
+    arguments.add_argument("--length", type=int, default=256)
     arguments.add_argument("--measured", type=int, default=1024, help="texts, held back")
     arguments.add_argument("--kept", type=int, default=8192, help="tokens that drafts may use")
     arguments.add_argument("--layers", type=int, nargs="+", default=[0, 15, 29])
     arguments.add_argument("--step-texts", type=int, default=128)
     arguments.add_argument("--draft-steps", type=int, default=1500)
     arguments.add_argument("--draft-rate", type=float, default=3e-3)
+    arguments.add_argument("--read", type=int, nargs="+", default=[10, 20, 30], help="by heads")
     arguments.add_argument("--inner", type=int, default=1536)
     arguments.add_argument("--depth", type=int, default=4)
     arguments.add_argument("--heads-steps", type=int, default=2200)

@@ -20,6 +20,7 @@ from training.prompts import Prompt
 
 BLOCK = 128  # the visible part of the texts grows by this much
 END = 2  # <|im_end|>
+WORDS = 3  # tokens in a row that make a repetition
 TEMPERATURES = ((0.0, 0.5), (0.5, 0.2), (0.8, 0.15), (1.0, 0.15))  # and how often each is taken
 
 
@@ -27,29 +28,46 @@ class Written(NamedTuple):
     """Texts, with what the model knew at each of their tokens."""
 
     tokens: Tensor  # (texts, length)
-    states: Tensor  # (texts, length, width) the model's last state, norm included
+    states: Tensor  # (texts, length, layers, width) the model's states after some of its layers
     starts: Tensor  # (texts,) how long the prompt was
     greedy: Tensor  # (texts,) whether the answer is what the model finds most probable throughout
+
+
+def fresh(tokens: Tensor) -> Tensor:
+    """Where texts, (texts, length), say something new: the same words have not stood there before.
+
+    A small model that always takes the most probable token soon goes round in circles, and to draft
+    those is no art.
+    """
+    length = tokens.shape[1]
+    # (texts, ends, sizes) the last few tokens at every place, and whether they occurred before
+    ends = torch.nn.functional.pad(tokens, (WORDS - 1, 0), value=-1).unfold(1, WORDS, 1)
+    same = (ends[:, :, None] == ends[:, None]).all(-1)  # (texts, length, length)
+    before = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril(-1)
+    return ~(same & before).any(-1)
 
 
 class Writer:
     """Writes texts of one length, so many at a time."""
 
-    def __init__(self, model: PreTrainedModel, texts: int, length: int, seed: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, texts: int, length: int, layers: Sequence[int], seed: int
+    ) -> None:
         self._model = model
         self._length = length
         device = model.device
         self._plan = Plan(length)
-        layers = model.config.num_hidden_layers
-        self._cache = Cache(layers=[PoolLayer(self._plan) for _ in range(layers)])
+        every = range(model.config.num_hidden_layers)
+        self._cache = Cache(layers=[PoolLayer(self._plan) for _ in every])
+        self._layers = layers
         self._generator = torch.Generator().manual_seed(seed)
         if device.type == "cuda":
             torch.cuda.manual_seed(seed)
         torch.manual_seed(seed)
-        width = model.config.hidden_size
+        size = (texts, length, len(layers), model.config.hidden_size)
         self._tokens = torch.zeros(texts, length + 1, dtype=torch.long, device=device)
         self._forced = torch.full_like(self._tokens, -1)
-        self._states = torch.zeros(texts, length, width, dtype=model.dtype, device=device)
+        self._states = torch.zeros(size, dtype=model.dtype, device=device)
         self._heat = torch.zeros(texts, device=device)  # the temperature now
         self._later = torch.zeros(texts, device=device)  # and once the request has ended
         self._at = torch.zeros(1, dtype=torch.long, device=device)
@@ -98,11 +116,13 @@ class Writer:
             attention_mask=mask[None, None, None],  # all texts are as long
             past_key_values=self._cache,
             use_cache=True,
+            output_hidden_states=True,
         )
-        states = output.last_hidden_state  # (texts, 1, width)
+        # (texts, 1, layers, width)
+        states = torch.stack([output.hidden_states[layer] for layer in self._layers], dim=2)
         self._states.index_copy_(1, self._at, states)
         head: Any = self._model.get_output_embeddings()  # type: ignore[no-untyped-call]  # transformers has no types here
-        logits = head(states[:, 0]).float()
+        logits = head(output.last_hidden_state[:, 0]).float()
         # The largest of logits with Gumbel noise is a draw; without noise it is the most probable.
         noise = torch.empty_like(logits).exponential_().log_().neg_()
         drawn = logits.add_(noise.mul_(self._heat[:, None])).argmax(-1)

@@ -142,7 +142,7 @@ class Prophet(TreeDrafter):
         super().__init__(clueless(model, depth=6))
         self._ids = list(trace.sequences[0].token_ids)
 
-    def tree(self, state: Any, token: int, ends: Any, size: Size) -> Tree:
+    def tree(self, features: Any, token: int, ends: Any, size: Size) -> Tree:
         at = self._ids.index(token) + 1
         tree = Tree([], [], [], [])
         above = -1
@@ -287,13 +287,13 @@ def test_only_of_what_nobody_judged_little_is_told(traces: list[Trace]) -> None:
 
 def grown(heads: Heads, size: Size, ends: tuple[int, ...] = ()) -> Tree:
     with torch.inference_mode():
-        return TreeDrafter(heads).tree(torch.ones(1, 32), 40, ends, size)
+        return TreeDrafter(heads).tree(torch.ones(1, 1, 32), 40, ends, size)
 
 
 def test_a_tree_has_the_most_probable_ways_there_are() -> None:
     heads = clueless(tiny("llama"), depth=2, kept=12)
     with torch.inference_mode():
-        state = heads.state(0, torch.ones(1, 32), torch.tensor([40]))
+        state = heads.state(0, torch.ones(1, 1, 32), torch.tensor([40]))
         first = heads.logits(state)[0].log_softmax(-1)
         states = heads.state(1, state.expand(12, -1), heads.kept)
         second = first[:, None] + heads.logits(states).log_softmax(-1)

@@ -40,17 +40,17 @@ def drafter(how: str) -> Any:
     trees = TreeDrafter(Heads(embedding, output, torch.arange(odds.TOKENS), 8, 2))
     known: dict[tuple[int, int], Tree] = {}
 
-    def tree(state: Tensor, token: int, ends: Any, size: Size) -> Tree:
+    def tree(features: Tensor, token: int, ends: Any, size: Size) -> Tree:
         if (token, size.depth) not in known:
-            known[token, size.depth] = trees.tree(embedding[token][None], token, ends, size)
+            known[token, size.depth] = trees.tree(embedding[token][None, None], token, ends, size)
         return known[token, size.depth]
 
-    return SimpleNamespace(tree=tree, usual=trees.usual)
+    return SimpleNamespace(tree=tree, usual=trees.usual, layers=trees.layers)
 
 
 def drawn(target: Tensor, how: str, times: int, seed: int = 3) -> Tensor:
     run = odds.Lean(seed=seed, target=target)
-    run.heads, run.hidden = drafter(how), lambda nodes: None  # type: ignore[attr-defined]
+    run.heads, run.features = drafter(how), lambda node, layers: None  # type: ignore[attr-defined]
     return run.written(medusa, Params(**SAMPLED), times)
 
 

@@ -15,11 +15,11 @@ from torch import nn
 from engine import small_weights
 from engine.heads import Heads
 from tests.tiny import tiny
-from training.distilling import Batch, Course, batches, draft_loss, heads_loss, learn, small
+from training.distilling import Batch, Course, batches, draft_loss, heads_loss, learn, small, worth
 from training.draft import commonest, read_back, save
 from training.measuring import draft_acceptance, heads_acceptance
 from training.prompts import Prompt
-from training.writing import Writer, Written
+from training.writing import Writer, Written, fresh
 
 LENGTH = 24
 MODELS = Path(__file__).parents[2] / "models"
@@ -38,7 +38,7 @@ def written(module) -> Written:
         for length in range(1, 13)
         for _ in range(4)
     ]
-    return Writer(module, len(prompts), LENGTH, seed=1).write(prompts)
+    return Writer(module, len(prompts), LENGTH, [1, 2], seed=1).write(prompts)
 
 
 def test_greedy_texts_are_those_of_generate(module, written):
@@ -58,13 +58,18 @@ def test_greedy_texts_are_those_of_generate(module, written):
 
 
 def test_states_are_the_models_own(module, written):
-    states = module(written.tokens, output_hidden_states=True).hidden_states[-1]
-    assert torch.allclose(written.states, states, atol=1e-4)
+    _, *states = module(written.tokens, output_hidden_states=True).hidden_states
+    assert torch.allclose(written.states, torch.stack(states, dim=2), atol=1e-4)
+
+
+def test_a_place_is_new_until_three_tokens_repeat():
+    tokens = torch.tensor([[5, 6, 7, 8, 5, 6, 7, 8], [1, 1, 1, 1, 1, 2, 1, 1]])
+    assert fresh(tokens).int().tolist() == [[1, 1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 1, 1, 1]]
 
 
 def test_a_made_up_request_is_drawn_and_its_answer_is_not(module):
     prompts = [Prompt([5, 6, 7], made_up=True)] * 64
-    written = Writer(module, 64, LENGTH, seed=0).write(prompts)
+    written = Writer(module, 64, LENGTH, [2], seed=0).write(prompts)
     assert written.greedy.any()
     first = written.tokens[written.greedy, 3]
     assert len(set(first.tolist())) > 1, "greedy from the start, they would all be the same"
@@ -76,7 +81,7 @@ def test_a_draft_learns_what_the_model_says(module, written):
     draft = small(module, [1])
     given = batches([written], 16, seed=0)
     curve = learn(draft, draft_loss(draft, output[kept]), given, Course(16, 60, 3e-3))
-    assert curve[-1][1] < 0.8 * curve[0][1]
+    assert curve[-1][1] < 0.85 * curve[0][1]
     assert 0.9 < coverage <= 1
     told = draft_acceptance(draft, kept, output, written)
     assert 0 < told["sampled"] <= 1 and told["greedy"] <= told["covered"] <= 1
@@ -88,18 +93,18 @@ def test_a_draft_of_all_layers_is_kept_entirely(module, written):
     draft = small(module, [0, 1])
     told = draft_acceptance(draft, everything, output, written)
     # Rounding to 16 bits may turn a few near ties.
-    assert told["greedy"] > 0.97 and told["sampled"] > 0.97 and told["covered"] == 1
+    assert told["greedy"] > 0.95 and told["sampled"] > 0.95 and told["covered"] == 1
 
 
 def test_heads_learn_what_the_model_says(module, written):
     embedding = module.get_input_embeddings().weight.detach()
     output = module.get_output_embeddings().weight.detach()
-    heads = Heads(embedding, output, commonest([written], 200)[0], inner=64, depth=2)
+    heads = Heads(embedding, output, commonest([written], 200)[0], inner=64, depth=2, layers=[1, 2])
     heads.begin()
     loss = heads_loss(heads)
-    before = loss(Batch(written.tokens, written.states)).item()
+    before = loss(Batch(written.tokens, written.states, worth(written.tokens))).item()
     learn(heads, loss, batches([written], 16, seed=0), Course(16, 120, 3e-3))
-    assert loss(Batch(written.tokens, written.states)).item() < 0.8 * before
+    assert loss(Batch(written.tokens, written.states, worth(written.tokens))).item() < 0.8 * before
     told = heads_acceptance(heads, output, written)
     for best, few in zip(told["best"], told["best_4"], strict=True):
         assert 0 <= best <= few <= 1
