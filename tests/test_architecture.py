@@ -27,8 +27,8 @@ ALLOWED = {
     "playground": set(PACKAGES),
 }
 
-# What a figure may read: what a run did, and what a detector found.
-RECORDS = {"engine.trace", "engine.detection", "engine.windows"}
+# What a figure may read: what a run did, round by round, and what a detector found.
+RECORDS = {"engine.trace", "engine.rounds", "engine.detection", "engine.windows"}
 
 
 def imports(path: Path) -> set[str]:
