@@ -83,6 +83,14 @@ class Form:
             raise PlaygroundError("nobody drafts; tick at least one drafter")
         return tuple(self._told(lab, one, values) for one in racing)
 
+    def one(self, lab: Playground, name: str | None, values: Values) -> Entrant:
+        """One drafter, with the settings of the form."""
+        everyone = entrants(lab, **self.drawing(values))
+        found = next((one for one in everyone if one.name == name and not one.plain), None)
+        if found is None:
+            raise PlaygroundError("choose a drafter first")
+        return self._told(lab, found, values)
+
     def _told(self, lab: Playground, entrant: Entrant, values: Values) -> Entrant:
         """An entrant with what the sliders say, where its strategy has such settings."""
         if entrant.plain:
@@ -97,10 +105,14 @@ class Form:
         own = {name: value for name, value in wanted.items() if name in known and value is not None}
         return replace(entrant, settings={**entrant.settings, **own})
 
+    def able(self, lab: Playground) -> list[str]:
+        """The drafters that can run on a model."""
+        return [one.name for one in entrants(lab) if not one.plain and one.why_not is None]
+
     def fitted(self, lab: Playground, ticked: list[str] | None) -> Drawn:
         """The controls for a model: who can draft there, and how many layers it has."""
         everyone = [one for one in entrants(lab) if not one.plain]
-        able = [one.name for one in everyone if one.why_not is None]
+        able = self.able(lab)
         layers = _layers(lab)
         return {
             self.drafters: gr.CheckboxGroup(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import gradio as gr
 
@@ -21,6 +21,8 @@ from playground.ui.speculative.form import Form
 from playground.ui.speculative.lanes import Screen, nothing
 from playground.ui.watermark.bench import Bench, Drawn, bench
 from playground.ui.watermark.jobs import Jobs, Tell
+
+T = TypeVar("T")
 
 _REFRESH = 0.2  # seconds between two screens
 _WAITING = "Somebody else's race is on: races run one at a time, so that their times are their own."
@@ -47,10 +49,29 @@ class Track:
         """Make room for the next one."""
         self._lock.release()
 
+    def turns(self, steps: Iterator[T], stop: threading.Event, tell: Tell) -> Iterator[T]:
+        """Take steps that are timed each for itself, letting others run in between."""
+        while self.enter(stop, tell):
+            try:
+                step = next(steps, None)
+            finally:
+                self.leave()
+            if step is None:
+                return
+            yield step
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(Generic[T]):
+    """What stays on the server between two events. Gradio hashes what it keeps, and a race holds
+    what has no hash: this is only ever equal to itself."""
+
+    value: T
+
 
 @dataclass(frozen=True)
 class Course:
-    """The parts of the section; ``ran`` is the `Race`, which stays on the server."""
+    """The parts of the section; ``ran`` is the `Race`, `Kept`."""
 
     bench: Bench
     lanes: gr.HTML
@@ -110,7 +131,7 @@ def run(
     if result is None:
         yield course.bench.say("Stopped before anybody ran.")
         return
-    yield {**course.bench.say(_finish(result)), course.ran: result}
+    yield {**course.bench.say(_finish(result)), course.ran: Kept(result)}
 
 
 def _finish(result: Race) -> str:
