@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import gradio as gr
 
@@ -19,6 +20,7 @@ from playground.ui.speculative.form import Form
 from playground.ui.speculative.race import Kept, Track
 from playground.ui.watermark.bench import Bench, Drawn, bench
 from playground.ui.watermark.jobs import Jobs, Tell
+from visualizers import speculative_heat as heat
 
 _WHAT = (
     "How many tokens to draft, and how sure to be of each? One run for every cell of a grid, each "
@@ -41,21 +43,21 @@ class Ahead:
 
     def drawn(self, kept: Kept[Sweep]) -> Drawn:
         """The heat map."""
-        return {self.shown: gr.Column(visible=True)}
+        return {self.shown: gr.Column(visible=True), self.plot: _heat(kept.value)}
 
 
 def section(limits: Limits) -> Ahead:
     """The section."""
     gr.Markdown(_WHAT, elem_classes="summary")
-    with gr.Row(elem_classes="lab-form"):
+    with gr.Row(elem_classes="settings detection"):
         drafter = gr.Dropdown(
-            [], label="Drafter", interactive=True, filterable=False, elem_id="spec-sweep-drafter"
+            [], label="drafter", interactive=True, filterable=False, elem_id="spec-sweep-drafter"
         )
         tokens = gr.Slider(
             *(4, min(limits.max_new_tokens, 128)),
             value=min(_TOKENS, limits.max_new_tokens),
             step=4,
-            label="Tokens of each run",
+            label="tokens of each run",
             info="More of them give steadier times and take longer.",
             interactive=True,
             elem_id="spec-sweep-tokens",
@@ -101,6 +103,25 @@ def measure(
         return
     cut = "" if last.done == last.total else f"Stopped after {last.done} of {last.total} runs. "
     yield {**section.bench.say(cut + _best(last.sweep)), section.found: Kept(last.sweep)}
+
+
+def _heat(found: Sweep) -> Any:
+    """The map: the first two settings are its axes, a third one has a panel for each value."""
+    across, *others = found.axes
+    up = others[0] if others else across
+    further = others[1:]
+    cells = [
+        heat.Cell(
+            *(one.values[0], one.values[1] if others else 0.0),
+            ", ".join(
+                f"{axis.title} {value:g}"
+                for axis, value in zip(further, one.values[2:], strict=True)
+            ),
+            *(one.tokens_per_second, one.compression, one.acceptance),
+        )
+        for one in found.cells
+    ]
+    return heat.heat(cells, across.title, up.title if others else "", plain=found.plain)
 
 
 def _best(found: Sweep) -> str:

@@ -9,15 +9,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 from gradio.blocks import Block
 
 from engine.errors import PlaygroundError
 from engine.rounds import needs
+from engine.trace import Trace
 from playground.speculation.race import Lane, Race
 from playground.speculation.theory import Theory, theory
+from visualizers import (
+    speculative_entropy,
+    speculative_p_q,
+    speculative_positions,
+    speculative_timeline,
+)
+from visualizers.speculative_theory import Case, theory_curves
 
 EMPTY = (
     "After a race, for the drafter chosen here: every round with what was drafted and what became "
@@ -26,8 +34,25 @@ EMPTY = (
 )
 Drawn = dict[Block, Any]
 
-# What draws a figure of a run with drafts, by the figure's id.
-FIGURES: dict[str, Callable[..., Any]] = {}
+
+class Figure(NamedTuple):
+    """A figure of one run with drafts: when it applies, and what draws it."""
+
+    applies: Callable[[Trace], bool]
+    draw: Callable[..., Any]
+
+
+# By id, in reading order; the last one is of theory, which also needs a plain run.
+_FIGURES = {
+    "speculative_timeline": Figure(needs, speculative_timeline.speculative_timeline),
+    "speculative_p_q": Figure(speculative_p_q.needs, speculative_p_q.speculative_p_q),
+    "speculative_positions": Figure(needs, speculative_positions.speculative_positions),
+    "speculative_entropy": Figure(
+        speculative_entropy.needs, speculative_entropy.speculative_entropy
+    ),
+}
+_THEORY = "speculative_theory"
+_ALL = [*_FIGURES, _THEORY]
 
 
 @dataclass(frozen=True)
@@ -45,11 +70,22 @@ class Closer:
 
     def drawn(self, race: Race | None, lane: Lane | None) -> Drawn:
         """The figures of one lane."""
+        hidden: Drawn = {group: gr.Column(visible=False) for group in self.groups}
         if race is None or lane is None or lane.trace is None or not needs(lane.trace):
-            words = EMPTY if lane is None else _nothing(lane)
-            hidden: Drawn = {group: gr.Column(visible=False) for group in self.groups}
-            return {self.words: words, **hidden}
-        return {self.words: said(race, lane)}
+            return {self.words: EMPTY if lane is None else _nothing(lane), **hidden}
+        words, told = said(race, lane)
+        drawn = {
+            name: figure.draw([lane.trace])
+            for name, figure in _FIGURES.items()
+            if figure.applies(lane.trace)
+        }
+        if told is not None and not told.tree:
+            case = (told.ideal, told.here, told.length, told.measured)
+            drawn[_THEORY] = theory_curves([Case(lane.entrant.name, *case)])
+        places = dict(zip(_ALL, zip(self.groups, self.plots, strict=True), strict=True))
+        shown: Drawn = {places[name][0]: gr.Column(visible=True) for name in drawn}
+        plots: Drawn = {places[name][1]: figure for name, figure in drawn.items()}
+        return {self.words: words, **hidden, **shown, **plots}
 
 
 def section() -> Closer:
@@ -57,8 +93,9 @@ def section() -> Closer:
     words = gr.Markdown(EMPTY, elem_id="spec-closer-words")
     groups, plots = [], []
     with gr.Row(elem_classes="figures", equal_height=False):
-        for name, draw in FIGURES.items():
-            with gr.Column(visible=False, min_width=320, elem_id=f"figure-{name}") as group:
+        for name in _ALL:
+            draw = _FIGURES[name].draw if name in _FIGURES else theory_curves
+            with gr.Column(visible=False, min_width=320, elem_id=f"lab-{name}") as group:
                 about = " ".join((inspect.getdoc(draw) or "").split("\n\n")[0].split())
                 gr.Markdown(about, elem_classes="summary")
                 plots.append(gr.Plot(show_label=False, container=False))
@@ -66,21 +103,23 @@ def section() -> Closer:
     return Closer(words, tuple(groups), tuple(plots))
 
 
-def said(race: Race, lane: Lane) -> str:
+def said(race: Race, lane: Lane) -> tuple[str, Theory | None]:
     """What theory makes of the run, with the best draft length in words."""
+    plain = race.plain
+    if plain is None or plain.trace is None or lane.trace is None:
+        words = "without a plain run there is nothing to hold it against"
+        return f"{lane.entrant.name}: {words}.", None
     try:
-        told = _theory(race, lane)
+        told = theory(plain.trace, lane.trace)
     except PlaygroundError as error:
-        return f"{lane.entrant.name}: {error}."
-    if told is None:
-        return f"{lane.entrant.name}: without a plain run there is nothing to hold it against."
+        return f"{lane.entrant.name}: {error}.", None
     costs = told.costs
-    kept = f"{lane.entrant.name}: of the drafted tokens that were judged {told.acceptance:.0%} were"
-    cost = (
-        f"kept. Drafting one took {costs.draft_ms:.1f} ms, a step of the model"
+    words = (
+        f"{lane.entrant.name}: of the drafted tokens that were judged {told.acceptance:.0%} were"
+        f" kept. Drafting one took {costs.draft_ms:.1f} ms, a step of the model"
         f" {costs.plain_ms:.1f} ms and judging a draft {costs.verify_ms:.1f} ms."
     )
-    return f"{kept} {cost} {_advice(told)}"
+    return f"{words} {_advice(told)}", told
 
 
 def _advice(told: Theory) -> str:
@@ -94,13 +133,6 @@ def _advice(told: Theory) -> str:
         f" {told.here[told.best]:.2f} times as fast as plain decoding; this run drafted"
         f" {told.length:.1f} on average and was {told.measured:.2f} times as fast."
     )
-
-
-def _theory(race: Race, lane: Lane) -> Theory | None:
-    plain = race.plain
-    if plain is None or plain.trace is None or lane.trace is None:
-        return None
-    return theory(plain.trace, lane.trace)
 
 
 def _nothing(lane: Lane) -> str:

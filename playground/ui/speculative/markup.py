@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from itertools import zip_longest
 
 
 def off(name: str, why: str) -> str:
@@ -17,14 +18,27 @@ def off(name: str, why: str) -> str:
     )
 
 
-def line(name: str, tokens: Sequence[str], differs: int | None) -> str:
-    """A text token by token; the one at ``differs`` is marked, and what follows it is dimmed."""
+def pairs(
+    names: tuple[str, str], texts: tuple[Sequence[str], Sequence[str]], differs: int | None
+) -> str:
+    """Two texts token under token; the first pair that differs is marked, later ones are dimmed."""
     spans = []
-    for place, text in enumerate(tokens):
+    for place, both in enumerate(zip_longest(*texts, fillvalue="")):
         kind = "same" if differs is None or place < differs else "after"
         kind = "differs" if place == differs else kind
-        spans.append(f'<span class="{kind}">{html.escape(text)}</span>')
-    return f'<p class="spec-line"><b>{html.escape(name)}</b> {"".join(spans)}</p>'
+        tokens = "".join(f"<span>{html.escape(_visible(text))}</span>" for text in both)
+        spans.append(f'<span class="{kind}" title="token {place + 1}">{tokens}</span>')
+    titles = "".join(f"<b>{html.escape(name)}</b>" for name in names)
+    label = html.escape(" and ".join(names))
+    return (
+        f'<div class="spec-pairs" tabindex="0" role="group" aria-label="{label}, token by token">'
+        f'<span class="names">{titles}</span>{"".join(spans)}</div>'
+    )
+
+
+def _visible(text: str) -> str:
+    """A token whose white space can be seen."""
+    return text.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
 
 
 def check(right: bool, words: str) -> str:
@@ -32,3 +46,8 @@ def check(right: bool, words: str) -> str:
     mark = "✓" if right else "✗"
     kind = "right" if right else "wrong"
     return f'<p class="spec-check {kind}"><b aria-hidden="true">{mark}</b> {html.escape(words)}</p>'
+
+
+def title(words: str) -> str:
+    """The name of what follows."""
+    return f'<p class="spec-title">{html.escape(words)}</p>'

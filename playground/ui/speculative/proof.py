@@ -51,15 +51,15 @@ def section() -> Proof:
     """The section."""
     lines = gr.HTML(tables.words(EMPTY), elem_id="spec-lossless", elem_classes="lab-told")
     gr.Markdown(_WHAT, elem_classes="summary")
-    with gr.Row(elem_classes="lab-form"):
+    with gr.Row(elem_classes="settings detection"):
         drafter = gr.Dropdown(
-            [], label="Drafter", interactive=True, filterable=False, elem_id="spec-odds-drafter"
+            [], label="drafter", interactive=True, filterable=False, elem_id="spec-odds-drafter"
         )
         draws = gr.Slider(
             *(50, MOST_DRAWS),
             value=DRAWS,
             step=50,
-            label="Texts to draw",
+            label="texts to draw",
             info="More of them see smaller faults.",
             interactive=True,
             elem_id="spec-draws",
@@ -82,8 +82,11 @@ def held(race: Race | None, lane: Lane | None) -> str:
     return "".join(
         [
             markup.check(found.same, found.words),
-            markup.line(plain.entrant.name, _texts(plain.trace), differs),
-            markup.line(lane.entrant.name, _texts(lane.trace), differs),
+            markup.pairs(
+                (plain.entrant.name, lane.entrant.name),
+                (_texts(plain.trace), _texts(lane.trace)),
+                differs,
+            ),
             f'<p class="spec-said">{_closest(found)}</p>',
         ]
     )

@@ -36,7 +36,9 @@ def shown(race: Race) -> str:
     ran = [lane for lane in race.lanes if lane.trace and not lane.error]
     failed = [f"{lane.entrant.name}: {lane.error}" for lane in race.lanes if lane.error]
     parts = [
+        markup.title("How fast"),
         tables.table("How fast", _SPEED, [_speed(race, lane) for lane in ran]),
+        markup.title("Where every token went"),
         tables.table("Where every token went", _LEDGER, [_ledger(lane) for lane in ran]),
         _check(ran),
         f'<p class="spec-said">{_SAID}</p>',
