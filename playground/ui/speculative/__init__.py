@@ -21,7 +21,7 @@ _WHAT = (
     "agrees with: the same text in fewer passes. Whether that is faster depends on how often the "
     "drafter is right and on what it costs. Let them race."
 )
-INSIDE = "inside"  # the section whose figures are drawn only for who looks
+RESULT, INSIDE = "result", "inside"  # the sections whose figures are drawn for who looks
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Speculative:
     form: Form
     course: race.Course
     results: gr.HTML
+    clock: gr.Plot  # all lanes over time
     which: gr.Radio  # the drafter to look at more closely
     closer: closer.Closer
     proof: proof.Proof
@@ -48,16 +49,20 @@ def tab(limits: Limits) -> Speculative:
         [], label="Look closer at", interactive=True, visible=False, elem_id="spec-which"
     )
     with gr.Tabs(elem_id="spec-tabs", overflow_behavior="wrap"):
-        with gr.Tab("Result", id="result") as of_result:
+        with gr.Tab("Result", id=RESULT) as of_result:
             told = gr.HTML(
                 tables.words(results.EMPTY), elem_id="spec-results", elem_classes="lab-told"
             )
+            with gr.Row(elem_classes="figures"):
+                clock = gr.Plot(
+                    show_label=False, container=False, visible=False, elem_id="spec-clock"
+                )
         with gr.Tab("Inside the rounds", id=INSIDE) as of_inside:
             looked = closer.section()
         with gr.Tab("The same text?", id="proof") as of_proof:
             proved = proof.section()
         with gr.Tab("How far ahead?", id="ahead") as of_ahead:
             swept = ahead.section(limits)
-    each = {"result": of_result, INSIDE: of_inside, "proof": of_proof, "ahead": of_ahead}
-    opened = gr.State("result")
-    return Speculative(form, course, told, which, looked, proved, swept, each, opened)
+    each = {RESULT: of_result, INSIDE: of_inside, "proof": of_proof, "ahead": of_ahead}
+    opened = gr.State(RESULT)
+    return Speculative(form, course, told, clock, which, looked, proved, swept, each, opened)

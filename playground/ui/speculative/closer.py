@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import gradio as gr
@@ -75,7 +75,7 @@ class Closer:
             return {self.words: EMPTY if lane is None else _nothing(lane), **hidden}
         words, told = said(race, lane)
         drawn = {
-            name: figure.draw([lane.trace])
+            name: figure.draw([named(lane)])
             for name, figure in _FIGURES.items()
             if figure.applies(lane.trace)
         }
@@ -101,6 +101,12 @@ def section() -> Closer:
                 plots.append(gr.Plot(show_label=False, container=False))
             groups.append(group)
     return Closer(words, tuple(groups), tuple(plots))
+
+
+def named(lane: Lane) -> Trace:
+    """A run under the name it raced by, which figures write beside it."""
+    assert lane.trace is not None
+    return replace(lane.trace, strategy=lane.entrant.name, settings={})
 
 
 def said(race: Race, lane: Lane) -> tuple[str, Theory | None]:

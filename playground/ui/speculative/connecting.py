@@ -15,7 +15,7 @@ from playground import Playground
 from playground.speculation.race import Lane, Race
 from playground.ui.loading import Labs
 from playground.ui.parts import KINDS, QUICK, Parts, Values, visitor
-from playground.ui.speculative import INSIDE, Speculative, ahead, proof, race, results
+from playground.ui.speculative import INSIDE, RESULT, Speculative, ahead, proof, race, results
 from playground.ui.speculative.prompts import EXAMPLES, Example
 from playground.ui.speculative.race import Kept
 from playground.ui.watermark.bench import WORKING, Bench, Drawn, lab_of
@@ -121,7 +121,7 @@ def _begun(bench: Bench, work: Work, labs: Labs, parts: Parts) -> Callable[..., 
 def _connect_looks(tab: Speculative) -> None:
     """Connect what is drawn of a race once it is over, apart from its stream."""
     ran, which = tab.course.ran, tab.which
-    figures = tab.closer.outputs
+    figures = [tab.clock, *tab.closer.outputs]
 
     def over(kept: Kept[Race], opened: str) -> Drawn:
         found = kept.value
@@ -156,6 +156,8 @@ def _looked(tab: Speculative, found: Race | None, name: str | None, opened: str)
     """What the sections below the race show of one drafter; figures only for who sees them."""
     lane = next((one for one in found.lanes if one.entrant.name == name), None) if found else None
     drawn = tab.closer.drawn(found, lane) if opened == INSIDE else {}
+    if opened == RESULT and found is not None and found.winner is not None:
+        drawn = {tab.clock: gr.Plot(value=results.clock(found), visible=True)}
     return {tab.proof.lines: proof.held(found, lane), **drawn}
 
 

@@ -5,12 +5,15 @@ Knows the record of a race. Refuses to reckon: ledgers, checks and times come re
 
 from __future__ import annotations
 
+from typing import Any
+
 from engine.errors import PlaygroundError
 from playground.speculation import lossless
 from playground.speculation.ledger import Ledger
 from playground.speculation.race import Lane, Race
 from playground.ui.speculative import markup
 from playground.ui.watermark import tables
+from visualizers.speculative_race import speculative_race
 
 EMPTY = (
     "After a race: how fast each was, how many passes of the model it took, where every drafted "
@@ -45,6 +48,13 @@ def shown(race: Race) -> str:
         *(markup.check(False, words) for words in failed),
     ]
     return "".join(parts)
+
+
+def clock(race: Race) -> Any:
+    """The figure of all lanes on one clock."""
+    ran = [lane for lane in race.lanes if lane.trace and lane.arrivals]
+    traces = [lane.trace for lane in ran if lane.trace]
+    return speculative_race(traces, [lane.entrant.name for lane in ran])
 
 
 def verdict(race: Race, lane: Lane) -> str:
