@@ -115,7 +115,7 @@ def _case(place: int, case: Case, best: Best) -> list[go.Scatter]:
         x=[case.length],
         y=[case.measured],
         mode="markers+text",
-        text=["this run"],
+        text=[name],
         textposition="top center",
         marker={"symbol": mark.symbol, "size": 14, **point},
         name=f"{name}, measured",

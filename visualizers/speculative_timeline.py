@@ -111,9 +111,8 @@ def _figure(info: Timeline) -> go.Figure:
             if dots:
                 figure.add_trace(_marks(dots, verdict, verdict not in shown), row=row, col=1)
                 shown.add(verdict)
-        figure.update_yaxes(
-            range=[-1.2, lane.highest + 0.9], dtick=1, zeroline=False, row=row, tick0=1
-        )
+        every = list(range(1, lane.highest + 1))
+        figure.update_yaxes(range=[-1.2, lane.highest + 0.9], tickvals=every, row=row)
         figure.add_annotation(headline(named(lane.label), row))
     tokens = max((len(lane.dots) for lane in info.lanes), default=0)
     width = min(_WIDEST, 320 + _TOKEN * tokens)
@@ -144,7 +143,7 @@ def _bars(lane: Lane, *, first: bool) -> list[go.Bar]:
             showlegend=first,
             marker={
                 **{"color": colour, "line": {"color": style.INK, "width": 1}},
-                "pattern": {"shape": shape, "fgcolor": "#222222"},
+                "pattern": {"shape": shape, "fgcolor": "#222222", "fillmode": "overlay"},
             },
             hovertext=[
                 f"round {one.number}: {name} {ms:.0f} ms"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.strategy import Strategy
+from engine.errors import PlaygroundError
 from playground.lab import Playground
 
 PLAIN = "Plain decoding"
@@ -40,7 +40,13 @@ class Entrant:
 
 # The ways of drafting: id, name, settings, and what drafts.
 _DRAFTERS: tuple[tuple[str, str, dict[str, Any], str], ...] = (
-    ("speculative", "Draft model", {"num_assistant_tokens": 4}, "{draft}"),
+    (
+        "speculative",
+        "Draft model",
+        {"num_assistant_tokens": 5},
+        "A small model of the same vocabulary drafts: the one trained for this model, and where"
+        " there is none the model itself, which shows how it works and saves nothing.",
+    ),
     (
         "prompt_lookup",
         "Prompt lookup",
@@ -61,6 +67,8 @@ _DRAFTERS: tuple[tuple[str, str, dict[str, Any], str], ...] = (
     ),
     ("medusa", "Medusa heads", {}, "Heads on the model's last layer draft a tree in one go."),
 )
+# Those that only a model has for which something was trained.
+_NEED_TRAINING = ("medusa",)
 
 
 def entrants(
@@ -76,7 +84,6 @@ def entrants(
         about="One pass of the model for each token.",
     )
     drawing = {"do_sample": True, **shared} if do_sample else {}
-    offered = lab.offered()
     return (
         plain,
         *(
@@ -84,8 +91,8 @@ def entrants(
                 name,
                 id,
                 {**settings, **drawing},
-                _why_not(lab, offered.get(id)),
-                about.format(draft=_drafting(lab, offered[id]) if id in offered else ""),
+                _why_not(lab, id),
+                about,
             )
             for id, name, settings, about in _DRAFTERS
         ),
@@ -97,17 +104,16 @@ def able(lab: Playground, **how: Any) -> tuple[Entrant, ...]:
     return tuple(one for one in entrants(lab, **how) if one.why_not is None)
 
 
-def _why_not(lab: Playground, found: Strategy | None) -> str | None:
+def _why_not(lab: Playground, id: str) -> str | None:
+    found = lab.offered().get(id)
     if found is None:
         return "This strategy is not offered here."
     if found.decoder_only and lab.model.is_encoder_decoder:
         return f"It needs a decoder-only model, and {lab.model.name} is none."
+    if id in _NEED_TRAINING:
+        try:
+            # Refused before anything runs, where the model lacks what the strategy needs.
+            lab.stream("a", [id], max_new_tokens=1)
+        except PlaygroundError as error:
+            return str(error)
     return None
-
-
-def _drafting(lab: Playground, found: Strategy) -> str:
-    """Who drafts where nobody says so."""
-    draft = lab.defaults(found.id).get("assistant_model")
-    if draft:
-        return f"{draft} drafts, in the same tokens."
-    return "The model drafts for itself, which shows how it works and saves nothing."
