@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from engine import rounds as reading
-from engine.rounds import Round
+from engine.rounds import Round, needs, rounds
 from engine.trace import Trace
 from visualizers import _style as style
 from visualizers._panels import Words, headline, named, stacked
@@ -52,9 +51,6 @@ class Timeline(NamedTuple):
     lanes: tuple[Lane, ...]
 
 
-needs = reading.needs
-
-
 def speculative_timeline(traces: Sequence[Trace]) -> go.Figure:
     """Each round of a run on its clock: hatched while a draft is written, plain while the model
     judges it; above, the round's tokens, the higher the further into the draft."""
@@ -65,7 +61,7 @@ def _info(traces: Sequence[Trace]) -> Timeline:
     lanes = []
     for trace, label in zip(traces, style.labels(traces), strict=True):
         if needs(trace):
-            told = reading.rounds(trace)
+            told = rounds(trace)
             dots = [dot for one in told for dot in _dots(one, label)]
             lanes.append(Lane(label, told, tuple(dots)))
     return Timeline(tuple(lanes))

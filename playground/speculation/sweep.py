@@ -1,8 +1,9 @@
 """One drafter over a grid of its settings: where it is fastest on this prompt.
 
 Knows which settings a strategy's grid has: how far it drafts, how sure it must be to go on, and for
-early exit after which layer it leaves; prompt lookup asks nobody how sure it is, so its second axis
-is how many words must match. Each cell is a run alone. Refuses to draw.
+early exit after which layer it leaves. Prompt lookup asks nobody how sure it is, so its second axis
+is how many words must match; trees of drafts have a size and a depth. Each cell is a run alone.
+Refuses to draw.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _LENGTH = Axis("num_assistant_tokens", "draft length", LENGTHS)
 _SURE = Axis("assistant_confidence_threshold", "confidence threshold", (0.0, 0.2, 0.4, 0.6, 0.8))
 _COPIED = Axis("prompt_lookup_num_tokens", "draft length", (*LENGTHS, 16))
 _MATCH = Axis("max_matching_ngram_size", "tokens that must match", (1, 2, 3))
+_TREE = Axis("medusa_tokens", "tokens in the tree", (4, 8, 16, 32))
+_DEPTH = Axis("medusa_depth", "depth of the tree", (1, 2, 3, 4))
 _EXIT = "assistant_early_exit"
 
 
@@ -91,7 +94,7 @@ def axes(lab: Playground, strategy: str, exits: Sequence[int] = ()) -> tuple[Axi
     found = lab.offered().get(strategy)
     known = set(found.own_settings) if found else set()
     layers = _exits(lab, exits)
-    grid = (_LENGTH, _SURE, _COPIED, _MATCH, Axis(_EXIT, "exit layer", layers))
+    grid = (_LENGTH, _SURE, _COPIED, _MATCH, _TREE, _DEPTH, Axis(_EXIT, "exit layer", layers))
     return tuple(_bounded(axis, lab.limits) for axis in grid if axis.setting in known)
 
 
@@ -181,6 +184,6 @@ def _exits(lab: Playground, asked: Sequence[int]) -> tuple[int, ...]:
 
 
 def _bounded(axis: Axis, limits: Limits) -> Axis:
-    if axis.setting not in (_LENGTH.setting, _COPIED.setting):
+    if axis.setting not in (_LENGTH.setting, _COPIED.setting, _TREE.setting):
         return axis
     return replace(axis, values=tuple(one for one in axis.values if one <= limits.draft_tokens))
