@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import gradio as gr
 
 from engine.settings import Limits
-from playground.ui.speculative import ahead, closer, proof, race, results
+from playground.ui.speculative import ahead, closer, markup, proof, race, results
 from playground.ui.speculative import form as forms
 from playground.ui.speculative.form import Form
-from playground.ui.watermark import tables
 
 _WHAT = (
     "A drafter writes a few tokens ahead, the model judges them all in one pass and keeps those it "
@@ -51,7 +50,7 @@ def tab(limits: Limits) -> Speculative:
     with gr.Tabs(elem_id="spec-tabs", overflow_behavior="wrap"):
         with gr.Tab("Result", id=RESULT) as of_result:
             told = gr.HTML(
-                tables.words(results.EMPTY), elem_id="spec-results", elem_classes="lab-told"
+                markup.said(results.EMPTY), elem_id="spec-results", elem_classes="lab-told"
             )
             with gr.Row(elem_classes="figures"):
                 clock = gr.Plot(

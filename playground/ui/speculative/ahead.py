@@ -58,7 +58,7 @@ def section(limits: Limits) -> Ahead:
             value=min(_TOKENS, limits.max_new_tokens),
             step=4,
             label="tokens of each run",
-            info="More of them give steadier times and take longer.",
+            info="More of them take longer and give steadier times: those of short runs jump.",
             interactive=True,
             elem_id="spec-sweep-tokens",
         )

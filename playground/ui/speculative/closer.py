@@ -90,7 +90,7 @@ class Closer:
 
 def section() -> Closer:
     """The section."""
-    words = gr.Markdown(EMPTY, elem_id="spec-closer-words")
+    words = gr.Markdown(EMPTY, elem_id="spec-closer-words", elem_classes="spec-advice")
     groups, plots = [], []
     with gr.Row(elem_classes="figures", equal_height=False):
         for name in _ALL:
@@ -134,8 +134,9 @@ def _advice(told: Theory) -> str:
     if told.best == 0:
         return "**At these costs not drafting is best** for this prompt."
     noun = "token" if told.best == 1 else "tokens"
+    more = " or more" if told.best == len(told.here) - 1 else ""
     return (
-        f"**The best draft length for this prompt is {told.best} {noun}**, which should be"
+        f"**The best draft length for this prompt is {told.best} {noun}{more}**, which should be"
         f" {told.here[told.best]:.2f} times as fast as plain decoding; this run drafted"
         f" {told.length:.1f} on average and was {told.measured:.2f} times as fast."
     )

@@ -51,3 +51,8 @@ def check(right: bool, words: str) -> str:
 def title(words: str) -> str:
     """The name of what follows."""
     return f'<p class="spec-title">{html.escape(words)}</p>'
+
+
+def said(words: str) -> str:
+    """A quiet sentence."""
+    return f'<p class="spec-said">{html.escape(words)}</p>'

@@ -49,7 +49,7 @@ class Proof:
 
 def section() -> Proof:
     """The section."""
-    lines = gr.HTML(tables.words(EMPTY), elem_id="spec-lossless", elem_classes="lab-told")
+    lines = gr.HTML(markup.said(EMPTY), elem_id="spec-lossless", elem_classes="lab-told")
     gr.Markdown(_WHAT, elem_classes="summary")
     with gr.Row(elem_classes="settings detection"):
         drafter = gr.Dropdown(
@@ -73,7 +73,7 @@ def held(race: Race | None, lane: Lane | None) -> str:
     """A lane's text against plain decoding's, with the first difference marked."""
     plain = race.plain if race else None
     if lane is None or lane.trace is None or plain is None or plain.trace is None:
-        return tables.words(EMPTY)
+        return markup.said(EMPTY)
     try:
         found = lossless.check(plain.trace, lane.trace)
     except PlaygroundError as error:
@@ -87,7 +87,7 @@ def held(race: Race | None, lane: Lane | None) -> str:
                 (_texts(plain.trace), _texts(lane.trace)),
                 differs,
             ),
-            f'<p class="spec-said">{_closest(found)}</p>',
+            markup.said(_closest(found)),
         ]
     )
 
@@ -152,7 +152,7 @@ def _tested(found: Odds) -> str:
     return "".join(
         [
             markup.check(found.passed, f"{found.entrant.name}: {found.words}"),
-            f'<p class="spec-said">{_worth(found)}{more}</p>',
+            markup.said(_worth(found) + more),
             tables.table("The likeliest texts", _HEAD, rows),
         ]
     )

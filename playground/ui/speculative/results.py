@@ -44,7 +44,7 @@ def shown(race: Race) -> str:
         markup.title("Where every token went"),
         tables.table("Where every token went", _LEDGER, [_ledger(lane) for lane in ran]),
         _check(ran),
-        f'<p class="spec-said">{_SAID}</p>',
+        markup.said(_SAID),
         *(markup.check(False, words) for words in failed),
     ]
     return "".join(parts)

@@ -36,8 +36,9 @@ function buildTools() {
   pace.append(...speeds);
   tools.append(play, slider, reading, pace, strike);
   slider.addEventListener("input", () => {
+    const at = Number(slider.value); // holding the clock moves the slider back to it
     hold();
-    show(Number(slider.value));
+    show(at);
   });
   for (const fate of ["accepted", "bonus", "resampled", "rejected", "drafted"]) {
     legend.append(make("span", `sample tok ${fate}`, FATES[fate]));
