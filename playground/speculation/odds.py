@@ -1,10 +1,10 @@
 """Does drafting change what is drawn? Many short texts, counted against their exact probabilities.
 
 Speculative sampling is to give each text exactly as often as plain sampling does. A lab's own model
-and drafter draw a few hundred texts of two tokens, several in every pass, with a small ``top_k`` so
-that few texts are possible; what plain sampling gives each of these is computed, not counted, so
-only one side has chance in it. Knows the test and what it can see. Refuses to know how drafts are
-judged.
+and drafter draw a few hundred texts of two or three tokens, several in every pass, with a small
+``top_k`` so that few texts are possible; what plain sampling gives each of these is computed, not
+counted, so only one side has chance in it. Knows the test and what it can see. Refuses to know how
+drafts are judged.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from playground.speculation.race import Stop
 
 ALARM = 0.001  # how often the test calls a right rule wrong
 DRAWS, LENGTH, TOP_K = 300, 2, 6
+LATE = {"medusa": 3}  # heads draft from the second token on, and one place is the model's own
 MOST_DRAWS = 5_000
 _EXACT = "computing the exact odds"
 _DRAWING = "drawing texts"
@@ -75,7 +76,9 @@ class Odds:
         how = f"chi-square {self.statistic:.1f} with {self.freedom} degrees of freedom"
         odds = f"a right rule gives one as large with probability {self.p_value:.3g}"
         found = "nothing speaks against" if self.passed else "this is not"
-        return f"{self.draws} draws, {how}: {odds}; {found} the model's own distribution."
+        said = f"{self.draws} draws, {how}: {odds}; {found} the model's own distribution."
+        none = " No draft was judged in them, so this says nothing about drafts."
+        return said + none * (not self.judged)
 
 
 @dataclass(frozen=True)
@@ -94,15 +97,19 @@ def odds(
     entrant: Entrant,
     *,
     draws: int = DRAWS,
-    length: int = LENGTH,
+    length: int | None = None,
     top_k: int = TOP_K,
     temperature: float = 1.0,
     seed: int = 0,
     stop: Stop | None = None,
 ) -> Iterator[Progress]:
-    """Draw and count; tells how far it is, and ends with the result. Stopped, it has none."""
+    """Draw and count; tells how far it is, and ends with the result. Stopped, it has none.
+
+    Without a ``length`` texts have two tokens, or as many as it takes for a draft to be judged.
+    """
     if entrant.why_not:
         raise PlaygroundError(entrant.why_not)
+    length = LATE.get(entrant.strategy, LENGTH) if length is None else length
     bounds = {"draws": (draws, 50, MOST_DRAWS), "length": (length, 1, 3), "top_k": (top_k, 2, 10)}
     for name, (value, low, high) in bounds.items():
         if not low <= value <= high:

@@ -93,8 +93,11 @@ def axes(lab: Playground, strategy: str, exits: Sequence[int] = ()) -> tuple[Axi
     """
     found = lab.offered().get(strategy)
     known = set(found.own_settings) if found else set()
-    layers = _exits(lab, exits)
-    grid = (_LENGTH, _SURE, _COPIED, _MATCH, _TREE, _DEPTH, Axis(_EXIT, "exit layer", layers))
+    layers = Axis(_EXIT, "exit layer", _exits(lab, exits))
+    both = (_LENGTH, _SURE)
+    if _EXIT in known:  # a third axis: fewer values on the others
+        both = (replace(_LENGTH, values=(1, 2, 4, 8)), replace(_SURE, values=(0.0, 0.4, 0.8)))
+    grid = (*both, _COPIED, _MATCH, _TREE, _DEPTH, layers)
     return tuple(_bounded(axis, lab.limits) for axis in grid if axis.setting in known)
 
 

@@ -171,6 +171,11 @@ def test_drafting_leaves_the_distribution_as_it_is(lab: Playground, entrant: Ent
     assert "nothing speaks against" in found.words
 
 
+def test_a_test_in_which_no_draft_was_judged_says_so(lab: Playground) -> None:
+    found = counted_for(lab, BAD, draws=50, top_k=2, length=1)
+    assert found.judged == 0 and "says nothing about drafts" in found.words
+
+
 def test_the_exact_odds_are_those_of_the_model(lab: Playground) -> None:
     found = counted_for(lab, LOOKUP, draws=50, top_k=3, length=1)
     ids = torch.tensor([lab.model.tokenizer(PROMPT).input_ids])
