@@ -38,15 +38,8 @@ class Entrant:
         return self.strategy, self.settings
 
 
-# The ways of drafting: id, name, settings, and what drafts.
+# The ways of drafting that need no model of the same vocabulary: id, name, settings, who drafts.
 _DRAFTERS: tuple[tuple[str, str, dict[str, Any], str], ...] = (
-    (
-        "speculative",
-        "Draft model",
-        {"num_assistant_tokens": 5},
-        "A small model of the same vocabulary drafts: the one trained for this model, and where"
-        " there is none the model itself, which shows how it works and saves nothing.",
-    ),
     (
         "prompt_lookup",
         "Prompt lookup",
@@ -94,9 +87,18 @@ def entrants(
                 _why_not(lab, id),
                 about,
             )
-            for id, name, settings, about in _DRAFTERS
+            for id, name, settings, about in (_draft_model(lab), *_DRAFTERS)
         ),
     )
+
+
+def _draft_model(lab: Playground) -> tuple[str, str, dict[str, Any], str]:
+    """The draft that was trained for the model, used as it is usual; else the model itself."""
+    trained = lab.defaults("speculative").get("assistant_model")
+    if trained:
+        return "speculative", "Draft model", {}, f"{trained} drafts, trained for this model."
+    about = "No draft was trained for this model: it drafts for itself, which saves nothing."
+    return "speculative", "Draft model", {"num_assistant_tokens": 5}, about
 
 
 def able(lab: Playground, **how: Any) -> tuple[Entrant, ...]:
