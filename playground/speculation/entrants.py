@@ -106,6 +106,14 @@ def able(lab: Playground, **how: Any) -> tuple[Entrant, ...]:
     return tuple(one for one in entrants(lab, **how) if one.why_not is None)
 
 
+def plainly(lab: Playground, entrant: Entrant, *, do_sample: bool | None = None) -> Entrant:
+    """Plain decoding with what of a drafter's settings it takes as well, drawing as that does."""
+    drawn = entrant.settings.get("do_sample", False) if do_sample is None else do_sample
+    id = "sample" if drawn else "greedy"
+    known = lab.offered()[id].own_settings
+    return Entrant(PLAIN, id, {n: value for n, value in entrant.settings.items() if n in known})
+
+
 def _why_not(lab: Playground, id: str) -> str | None:
     found = lab.offered().get(id)
     if found is None:

@@ -21,7 +21,7 @@ from engine.rounds import rounds
 from engine.trace import Token, Trace
 from playground.lab import Playground
 from playground.speculation import chance
-from playground.speculation.entrants import Entrant
+from playground.speculation.entrants import Entrant, plainly
 from playground.speculation.race import Stop
 
 ALARM = 0.001  # how often the test calls a right rule wrong
@@ -163,8 +163,10 @@ class _Work:
         """What plain sampling draws after a text."""
         # An end token is not allowed before the last place, wherever the run begins.
         shaping = {**self.shaping, "min_new_tokens": self.length - len(text)}
+        id, settings = plainly(self.lab, self.entrant, do_sample=True).choice
+        choice = (id, {**settings, **shaping})
         [trace] = self.lab.compare(
-            self.prompt, [("sample", shaping)], prefix=text, max_new_tokens=1, seed=self.seed
+            self.prompt, [choice], prefix=text, max_new_tokens=1, seed=self.seed
         )
         given = trace.steps[0].distribution if trace.steps else None
         if given is None:

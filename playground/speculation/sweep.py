@@ -17,7 +17,7 @@ from engine.errors import PlaygroundError
 from engine.prompt import Chat
 from engine.settings import Limits
 from playground.lab import Playground
-from playground.speculation.entrants import Entrant, able
+from playground.speculation.entrants import Entrant, plainly
 from playground.speculation.race import Lane, Race, Stop, race
 
 LENGTHS = (1, 2, 3, 4, 6, 8)
@@ -135,9 +135,7 @@ def _sweep(
     stop: Stop | None,
     shared: dict[str, Any],
 ) -> Iterator[Progress]:
-    sampled = bool(entrant.settings.get("do_sample"))
-    plain = replace(able(lab, do_sample=sampled)[0], settings=_plainly(lab, entrant, sampled))
-    usual = _alone(lab, prompt, plain, stop, shared)
+    usual = _alone(lab, prompt, plainly(lab, entrant), stop, shared)
     told = Sweep(entrant, grid, (), usual.tokens_per_second if usual else None)
     yield Progress(0, len(cells), told)
     for values in cells:
@@ -152,12 +150,6 @@ def _sweep(
         told = replace(told, cells=(*told.cells, _cell(values, lane)))
         yield Progress(len(told.cells), len(cells), told)
     yield Progress(len(told.cells), len(cells), told, over=True)
-
-
-def _plainly(lab: Playground, entrant: Entrant, sampled: bool) -> dict[str, Any]:
-    """What of an entrant's settings plain decoding takes as well."""
-    known = lab.offered()["sample" if sampled else "greedy"].own_settings
-    return {name: value for name, value in entrant.settings.items() if name in known}
 
 
 def _alone(

@@ -171,6 +171,12 @@ def test_drafting_leaves_the_distribution_as_it_is(lab: Playground, entrant: Ent
     assert "nothing speaks against" in found.words
 
 
+def test_what_shapes_the_drawing_shapes_the_exact_odds_as_well(lab: Playground) -> None:
+    shaped = replace(LOOKUP, settings={"top_p": 0.6, "do_sample": True})
+    found = counted_for(lab, shaped, draws=100, top_k=6, length=1)
+    assert found.passed and len(found.outcomes) < 6
+
+
 def test_a_test_in_which_no_draft_was_judged_says_so(lab: Playground) -> None:
     found = counted_for(lab, BAD, draws=50, top_k=2, length=1)
     assert found.judged == 0 and "says nothing about drafts" in found.words
