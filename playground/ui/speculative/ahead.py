@@ -16,8 +16,10 @@ from engine.settings import Limits
 from playground import Playground
 from playground.speculation.sweep import Progress, Sweep, axes, sweep
 from playground.ui.parts import Values
+from playground.ui.speculative import warmth
 from playground.ui.speculative.form import Form
 from playground.ui.speculative.race import Kept, Track
+from playground.ui.speculative.warmth import Warmth
 from playground.ui.watermark.bench import Bench, Drawn, bench
 from playground.ui.watermark.jobs import Jobs, Tell
 from visualizers import speculative_heat as heat
@@ -40,6 +42,7 @@ class Ahead:
     found: gr.State
     shown: gr.Column
     plot: gr.Plot
+    warmth: Warmth
 
     def drawn(self, kept: Kept[Sweep]) -> Drawn:
         """The heat map."""
@@ -54,7 +57,7 @@ def section(limits: Limits) -> Ahead:
             [], label="drafter", interactive=True, filterable=False, elem_id="spec-sweep-drafter"
         )
         tokens = gr.Slider(
-            *(4, min(limits.max_new_tokens, 128)),
+            *(min(4, limits.max_new_tokens), min(limits.max_new_tokens, 128)),
             value=min(_TOKENS, limits.max_new_tokens),
             step=4,
             label="tokens of each run",
@@ -65,7 +68,7 @@ def section(limits: Limits) -> Ahead:
     buttons = bench("spec-sweep", "Measure the grid")
     with gr.Column(visible=False, elem_classes="figures") as shown:
         plot = gr.Plot(show_label=False, container=False, elem_id="spec-sweep-plot")
-    return Ahead(drafter, tokens, buttons, gr.State(None), shown, plot)
+    return Ahead(drafter, tokens, buttons, gr.State(None), shown, plot, warmth.section())
 
 
 def measure(

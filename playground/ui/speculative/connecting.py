@@ -15,7 +15,16 @@ from playground import Playground
 from playground.speculation.race import Lane, Race
 from playground.ui.loading import Labs
 from playground.ui.parts import KINDS, QUICK, Parts, Values, visitor
-from playground.ui.speculative import INSIDE, RESULT, Speculative, ahead, proof, race, results
+from playground.ui.speculative import (
+    INSIDE,
+    RESULT,
+    Speculative,
+    ahead,
+    proof,
+    race,
+    results,
+    warmth,
+)
 from playground.ui.speculative.prompts import EXAMPLES, Example
 from playground.ui.speculative.race import Kept
 from playground.ui.watermark.bench import WORKING, Bench, Drawn, lab_of
@@ -78,9 +87,10 @@ def _filling(example: Example, limits: Limits) -> Callable[[], tuple[Any, ...]]:
 
 
 def _connect_jobs(parts: Parts, tab: Speculative, labs: Labs) -> None:
-    """Connect the three buttons that begin work, each with its Stop."""
+    """Connect the buttons that begin work, each with its Stop."""
     track = race.Track()
-    races, tests, grids = Jobs("a race", _MOST), Jobs("a test", _MOST_TESTS), Jobs("a grid", _MOST)
+    races, grids, heats = (Jobs(name, _MOST) for name in ("a race", "a grid", "a measurement"))
+    tests = Jobs("a test", _MOST_TESTS)
     form, course = tab.form, tab.course
 
     def racing(lab: Playground, values: Values, who: str) -> Iterator[Drawn]:
@@ -92,17 +102,20 @@ def _connect_jobs(parts: Parts, tab: Speculative, labs: Labs) -> None:
     def measuring(lab: Playground, values: Values, who: str) -> Iterator[Drawn]:
         return ahead.measure(tab.ahead, form, grids, track, lab, values, who)
 
-    inputs = {*form.inputs, parts.loaded}
+    def warming(lab: Playground, values: Values, who: str) -> Iterator[Drawn]:
+        asked = (values[tab.ahead.drafter], int(values[tab.ahead.tokens]))
+        return warmth.measure(tab.ahead.warmth, form, heats, track, lab, values, asked, who)
+
+    grid: set[Any] = {tab.ahead.drafter, tab.ahead.tokens}
+    odds: set[Any] = {tab.proof.drafter, tab.proof.draws}
     for bench, jobs, work, own, outputs in (
         (course.bench, races, racing, set[Any](), [course.lanes, course.ran]),
-        (tab.proof.bench, tests, testing, {tab.proof.drafter, tab.proof.draws}, [tab.proof.found]),
-        (
-            *(tab.ahead.bench, grids, measuring, {tab.ahead.drafter, tab.ahead.tokens}),
-            [tab.ahead.found],
-        ),
+        (tab.proof.bench, tests, testing, odds, [tab.proof.found]),
+        (tab.ahead.bench, grids, measuring, grid, [tab.ahead.found]),
+        (tab.ahead.warmth.bench, heats, warming, grid, [tab.ahead.warmth.found]),
     ):
-        go = _begun(bench, work, labs, parts)
-        bench.begin[0].click(go, inputs | own, [*bench.outputs, *outputs], **WORKING)
+        go, inputs = _begun(bench, work, labs, parts), {*form.inputs, parts.loaded, *own}
+        bench.begin[0].click(go, inputs, [*bench.outputs, *outputs], **WORKING)
         jobs.stops_with(bench.stop)
 
 

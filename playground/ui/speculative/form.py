@@ -103,7 +103,11 @@ class Form:
         if length := int(values[self.length]):
             wanted |= {**dict.fromkeys(_LENGTHS, length), **_CONSTANT}
         own = {name: value for name, value in wanted.items() if name in known and value is not None}
-        return replace(entrant, settings={**entrant.settings, **own})
+        settings = {**entrant.settings, **own}
+        # What suits a drafter may be more than this server allows.
+        most = lab.limits.draft_tokens
+        settings |= {name: min(settings[name], most) for name in _LENGTHS if name in settings}
+        return replace(entrant, settings=settings)
 
     def able(self, lab: Playground) -> list[str]:
         """The drafters that can run on a model."""

@@ -24,7 +24,8 @@ EMPTY = (
 )
 _ALONE = (
     "Each ran alone, so that its time is its own; the replay shows them on one clock, every token "
-    "at the moment it was there. Reading the prompt is not counted: all had to."
+    "at the moment it was there. Reading the prompt is not counted, all had to; what else this "
+    "machine had to do is."
 )
 
 
