@@ -134,6 +134,15 @@ def test_the_readmes_python_runs_as_written(
     assert (tmp_path / "beam.json").is_file()
 
 
+def test_the_readmes_race_runs_as_written(
+    embedded: Playground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("playground.Playground", lambda: embedded)
+    exec(example("## Drafts: do they pay, and do they change anything?"), {})
+    printed = capsys.readouterr().out
+    assert "All 8 tokens are the same." in printed and "50 draws, chi-square" in printed
+
+
 def test_the_readmes_transformers_run_as_written(
     embedded: Playground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
