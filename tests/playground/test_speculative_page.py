@@ -2,17 +2,21 @@
 
 import json
 import re
+import threading
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from engine.rounds import rounds
+from engine.settings import Limits
 from engine.trace import Update
+from playground import Playground
 from playground.speculation.entrants import PLAIN, Entrant
 from playground.speculation.ledger import ledger
 from playground.speculation.race import Lane, News, Race, race
-from playground.ui.speculative import markup
+from playground.ui.speculative import form, markup
 from playground.ui.speculative.lanes import Screen
+from playground.ui.speculative.race import Track
 from tests.conftest import step
 from tests.playground.browsing import opened, ready, said, tab, wait
 
@@ -232,3 +236,33 @@ def test_an_entrant_that_cannot_run_says_why_in_its_lane():
     told = json.loads(screen.told())
     assert told["over"] and told["lanes"][0]["state"] == "failed"
     assert told["lanes"][0]["error"] == "It has no draft."
+
+
+def test_races_wait_for_each_other_and_whoever_gives_up_leaves():
+    track, stop, told = Track(), threading.Event(), []
+    assert track.enter(stop, told.append)
+    stop.set()
+    assert not track.enter(stop, told.append)
+    other = threading.Event()
+    waiting = threading.Thread(target=lambda: told.append(track.enter(other, told.append)))
+    waiting.start()
+    wait(lambda: told)
+    assert "one at a time" in told[0]
+    track.leave()
+    waiting.join(10)
+    assert told[1:] == [True]
+    track.leave()
+    assert list(track.turns(iter([1, 2]), other, told.append)) == [1, 2]
+
+
+def test_sliders_reach_the_strategies_that_have_such_settings_and_stay_within_limits(lab):
+    few = Playground(lab.model, limits=Limits(draft_tokens=3))
+    early = Entrant("Exit", "early_exit", {"num_assistant_tokens": 8})
+    told = form.told(few, early, length=0, threshold=0.6, layer=5)
+    assert told.settings == {
+        "num_assistant_tokens": 3,
+        "assistant_confidence_threshold": 0.6,
+        "assistant_early_exit": 5,
+    }
+    told = form.told(few, Entrant("Lookup", "prompt_lookup"), length=2, threshold=0.6, layer=5)
+    assert told.settings == {"prompt_lookup_num_tokens": 2}

@@ -92,22 +92,10 @@ class Form:
         return self._told(lab, found, values)
 
     def _told(self, lab: Playground, entrant: Entrant, values: Values) -> Entrant:
-        """An entrant with what the sliders say, where its strategy has such settings."""
         if entrant.plain:
             return entrant
-        known = lab.offered()[entrant.strategy].own_settings
-        wanted: dict[str, Any] = {
-            "assistant_confidence_threshold": float(values[self.threshold]),
-            "assistant_early_exit": int(values[self.layer]) or None,
-        }
-        if length := int(values[self.length]):
-            wanted |= {**dict.fromkeys(_LENGTHS, length), **_CONSTANT}
-        own = {name: value for name, value in wanted.items() if name in known and value is not None}
-        settings = {**entrant.settings, **own}
-        # What suits a drafter may be more than this server allows.
-        most = lab.limits.draft_tokens
-        settings |= {name: min(settings[name], most) for name in _LENGTHS if name in settings}
-        return replace(entrant, settings=settings)
+        length, layer = int(values[self.length]), int(values[self.layer])
+        return told(lab, entrant, length, float(values[self.threshold]), layer)
 
     def able(self, lab: Playground) -> list[str]:
         """The drafters that can run on a model."""
@@ -125,6 +113,23 @@ class Form:
             self.missing: _missing([one for one in everyone if one.why_not is not None]),
             self.layer: gr.Slider(maximum=max(1, layers - 1), value=0),
         }
+
+
+def told(lab: Playground, entrant: Entrant, length: int, threshold: float, layer: int) -> Entrant:
+    """An entrant with what the sliders say, where its strategy has such settings; a length or a
+    layer of 0 leaves it to the drafter."""
+    known = lab.offered()[entrant.strategy].own_settings
+    wanted: dict[str, Any] = {"assistant_confidence_threshold": threshold}
+    if layer:
+        wanted["assistant_early_exit"] = layer
+    if length:
+        wanted |= {**dict.fromkeys(_LENGTHS, length), **_CONSTANT}
+    own = {name: value for name, value in wanted.items() if name in known}
+    settings = {**entrant.settings, **own}
+    # What suits a drafter may be more than this server allows.
+    most = lab.limits.draft_tokens
+    settings |= {name: min(settings[name], most) for name in _LENGTHS if name in settings}
+    return replace(entrant, settings=settings)
 
 
 def _layers(lab: Playground) -> int:

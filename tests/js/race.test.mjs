@@ -1,0 +1,42 @@
+// The lanes of a race: what is counted from their tokens, apart from how it looks.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { load } from "./loading.mjs";
+
+const { badgeOf, roundsOf, thinned } = load(["writing.js", "race.js"], ["badgeOf", "roundsOf", "thinned"]);
+
+const token = (text, fate, round, judged = 10 * round) => [text, fate, 5 * round, judged, round];
+
+test("a round is over when it was judged, and brings what was kept", () => {
+  const told = [
+    token(" a", "accepted", 1), token(" b", "rejected", 1), token(" c", "ignored", 1), token(" d", "resampled", 1),
+    token(" e", "chosen", 2), token(" f", "drafted", 3, null),
+  ];
+  assert.deepEqual(roundsOf(told), [
+    { at: 10, kept: 2, drafted: 3, accepted: 1 },
+    { at: 20, kept: 1, drafted: 0, accepted: 0 },
+  ]);
+});
+
+test("of a wide tree only some of the lost tokens are shown, and how many more there were", () => {
+  const lost = Array.from({ length: 20 }, (_, at) => token(` ${at}`, "ignored", 1));
+  const shown = thinned([token(" kept", "accepted", 1), ...lost, token(" own", "resampled", 1), token(" x", "chosen", 2)]);
+  assert.deepEqual(shown.map(([text]) => text), [
+    " kept", ...lost.slice(0, 8).map(([text]) => text), " +12 ", " own", " x",
+  ]);
+});
+
+test("a struck-out token breaks no line, and tokens that are few stay as they are", () => {
+  const [kept, lost] = thinned([token("\n", "accepted", 1), token("\n\n", "rejected", 1)]);
+  assert.equal(kept[0], "\n");
+  assert.equal(lost[0], "⏎⏎");
+});
+
+test("a lane has its place when it is over, not before", () => {
+  const done = { state: "done", place: 2, times: "1.40× plain" };
+  assert.equal(badgeOf(done, true), "2nd, 1.40× plain");
+  assert.equal(badgeOf(done, false), "");
+  assert.equal(badgeOf({ state: "done", place: null }, true), "done");
+  assert.equal(badgeOf({ state: "stopped" }, true), "stopped");
+});
