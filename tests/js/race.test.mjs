@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./loading.mjs";
 
-const { badgeOf, roundsOf, thinned } = load(["writing.js", "race.js"], ["badgeOf", "roundsOf", "thinned"]);
+const { badgeOf, roundsOf } = load(["writing.js", "race.js"], ["badgeOf", "roundsOf"]);
 
 const token = (text, fate, round, judged = 10 * round) => [text, fate, 5 * round, judged, round];
 
@@ -19,18 +19,9 @@ test("a round is over when it was judged, and brings what was kept", () => {
   ]);
 });
 
-test("of a wide tree only some of the lost tokens are shown, and how many more there were", () => {
-  const lost = Array.from({ length: 20 }, (_, at) => token(` ${at}`, "ignored", 1));
-  const shown = thinned([token(" kept", "accepted", 1), ...lost, token(" own", "resampled", 1), token(" x", "chosen", 2)]);
-  assert.deepEqual(shown.map(([text]) => text), [
-    " kept", ...lost.slice(0, 8).map(([text]) => text), " +12 ", " own", " x",
-  ]);
-});
-
-test("a struck-out token breaks no line, and tokens that are few stay as they are", () => {
-  const [kept, lost] = thinned([token("\n", "accepted", 1), token("\n\n", "rejected", 1)]);
-  assert.equal(kept[0], "\n");
-  assert.equal(lost[0], "⏎⏎");
+test("an entry may stand for many tokens of a tree", () => {
+  const told = [token(" a", "accepted", 1), [...token(" +12 ", "ignored", 1), 12], token(" b", "resampled", 1)];
+  assert.deepEqual(roundsOf(told), [{ at: 10, kept: 2, drafted: 13, accepted: 1 }]);
 });
 
 test("a lane has its place when it is over, not before", () => {

@@ -225,6 +225,14 @@ def test_of_a_tree_the_kept_branch_is_read_before_the_lost_ones():
     screen.hear(News(0, entrant, 0.5, Update(0, steps, 3)))
     [lane] = json.loads(screen.told())["lanes"]
     assert [token[0] for token in lane["tokens"]] == [" kept", " lost", " deeper", " own"]
+    further = [
+        step(id, None, 1, "\n", "rejected", 0.1, round=1, verdict="rejected") for id in range(4, 24)
+    ]
+    screen.hear(News(0, entrant, 0.6, Update(0, tuple(further), 3)))
+    [lane] = json.loads(screen.told())["lanes"]
+    texts = [token[0] for token in lane["tokens"]]
+    assert texts == [" kept", " lost", " deeper", *["⏎"] * 6, " +14 ", " own"]
+    assert lane["tokens"][-2][5] == 14
 
 
 def test_an_entrant_that_cannot_run_says_why_in_its_lane():

@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from engine.rounds import CLOSINGS, rounds
@@ -27,6 +28,8 @@ _ALONE = (
     "at the moment it was there. Reading the prompt is not counted, all had to; what else this "
     "machine had to do is."
 )
+_LOST = ("rejected", "ignored")
+_STRUCK = 8  # lost tokens of one round that are shown
 
 
 @dataclass
@@ -68,18 +71,25 @@ class _Seen:
 
     @property
     def tokens(self) -> list[list[Any]]:
-        """Every token in reading order: of a round what was kept, what was lost, what closed it."""
-        ordered = sorted(self.steps.values(), key=_reading)
-        return [
-            [
-                step.text if _fate(step) not in ("rejected", "ignored") else step.token.text,
-                _fate(step),
-                round(self.came[step.id], 1),
-                round(self.judged[step.id], 1) if step.id in self.judged else None,
-                step.notes.get("round", step.id + 1),
-            ]
-            for step in ordered
-        ]
+        """Every token in reading order: of a round what was kept, what was lost, what closed it.
+
+        Of a tree dozens are lost in a round: the last entry then stands for many, and says so.
+        """
+        told: list[list[Any]] = []
+        for (_, lost), steps in groupby(sorted(self.steps.values(), key=_reading), _group):
+            entries = [self._entry(step) for step in steps]
+            told += entries[:_STRUCK] if lost else entries
+            if lost and (more := len(entries) - _STRUCK) > 0:
+                told.append([f" +{more} ", *entries[_STRUCK][1:], more])
+        return told
+
+    def _entry(self, step: Step) -> list[Any]:
+        """A token's text, its fate, when it came and when it was judged, and its round."""
+        fate = _fate(step)
+        # A struck-out token breaks no line.
+        text = step.token.text.replace("\n", "⏎") if fate in _LOST else step.text
+        judged = round(self.judged[step.id], 1) if step.id in self.judged else None
+        return [text, fate, round(self.came[step.id], 1), judged, _round(step)]
 
 
 def _measured(lane: Lane) -> dict[int, float]:
@@ -106,10 +116,19 @@ def _fate(step: Step) -> str:
     return "drafted" if _pending(step) else str(step.notes.get("verdict", "chosen"))
 
 
+def _round(step: Step) -> int:
+    """The pass of the model that gave the token; plain decoding has one for each."""
+    return int(step.notes.get("round", step.id + 1))
+
+
 def _reading(step: Step) -> tuple[int, int, int]:
     fate = _fate(step)
-    group = 1 if fate in ("rejected", "ignored") else 2 if fate in CLOSINGS else 0
-    return step.notes.get("round", step.id + 1), group, step.id
+    group = 1 if fate in _LOST else 2 if fate in CLOSINGS else 0
+    return _round(step), group, step.id
+
+
+def _group(step: Step) -> tuple[int, bool]:
+    return _round(step), _fate(step) in _LOST
 
 
 class Screen:

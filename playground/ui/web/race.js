@@ -5,7 +5,6 @@
 
 const part = (name) => element.querySelector("." + name);
 const KEPT = new Set(["chosen", "accepted", "bonus", "resampled"]);
-const STRUCK = 8; // drafts of one round that are shown struck out; of a tree there may be dozens
 const FATES = {
   accepted: "drafted, accepted",
   bonus: "bonus after a whole draft",
@@ -56,7 +55,7 @@ class Lane {
   hear(told) {
     this.told = told;
     if (told.tokens) {
-      this.tokens = thinned(told.tokens);
+      this.tokens = told.tokens;
       this.rounds = roundsOf(told.tokens);
     }
     this.error.textContent = told.error ?? "";
@@ -138,36 +137,15 @@ function badgeOf({ state, place, times }, over) {
   return times ? `${placeOf(place)}, ${times}` : placeOf(place);
 }
 
-// The tokens without most of the lost ones of a wide tree; how many there were is said.
-function thinned(tokens) {
-  const shown = [];
-  let [round, lost] = [null, 0];
-  const close = () => {
-    if (lost > STRUCK) shown.push([` +${lost - STRUCK} `, "ignored", ...shown.at(-1).slice(2)]);
-  };
-  for (const token of tokens) {
-    if (token[4] !== round || KEPT.has(token[1])) {
-      close();
-      lost = 0;
-    }
-    round = token[4];
-    if (!KEPT.has(token[1])) lost++;
-    if (KEPT.has(token[1])) shown.push(token);
-    else if (lost <= STRUCK) shown.push([token[0].replaceAll("\n", "⏎"), ...token.slice(1)]); // breaks no line
-  }
-  close();
-  return shown;
-}
-
 // The passes of the model: when each was over, and what it brought.
 function roundsOf(tokens) {
   const rounds = new Map();
-  for (const [, fate, , judged, number] of tokens) {
+  for (const [, fate, , judged, number, count = 1] of tokens) {
     if (judged === null) continue;
     const round = rounds.get(number) ?? { at: judged, kept: 0, drafted: 0, accepted: 0 };
     round.kept += KEPT.has(fate);
     round.accepted += fate === "accepted";
-    round.drafted += ["accepted", "rejected", "ignored"].includes(fate);
+    round.drafted += ["accepted", "rejected", "ignored"].includes(fate) ? count : 0;
     rounds.set(number, round);
   }
   return [...rounds.values()];
