@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
-from transformers import GenerationConfig
+from transformers import GenerationConfig, PreTrainedConfig
 
 from engine.settings import Limits
 from engine.trace import (
@@ -136,7 +136,9 @@ def forever(stop):
 
 class Lab:
     model = SimpleNamespace(
-        name="toy", module=SimpleNamespace(generation_config=GenerationConfig())
+        name="toy",
+        is_encoder_decoder=False,
+        module=SimpleNamespace(generation_config=GenerationConfig(), config=PreTrainedConfig()),
     )
 
     def __init__(self, gate=Path("/dev/null"), pause=lambda seconds: None):
