@@ -74,7 +74,9 @@ def test_a_tree_of_any_size_writes_what_greedy_writes(how: str, name: str) -> No
         assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2", "qwen3", "gemma2", "mistral-short-window"])
+@pytest.mark.parametrize(
+    "kind", ["llama", "gpt2", "qwen3", "gemma2", "mistral-short-window", "mamba"]
+)
 def test_every_kind_of_model_may_have_heads(kind: str) -> None:
     model = tiny(kind)
     greedy, trace, wide = compare(
