@@ -28,7 +28,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "models"
 DRAFTING = {
     "num_assistant_tokens": 8,
     "num_assistant_tokens_schedule": "constant",
-    "assistant_confidence_threshold": 0.3,
+    "assistant_confidence_threshold": 0.4,
 }
 _NEVER = -1e4  # the logit of a token that is not scored: finite, so that a row is never empty
 _NEAR = 0.01  # of a number: bfloat16 rounds
