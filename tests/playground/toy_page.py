@@ -156,7 +156,7 @@ class Lab:
         id, settings = choice
         return configs.configured(GenerationConfig(), find(id), settings)
 
-    def stream(self, prompt, runs, *, stop, **shared):
+    def stream(self, prompt, runs, *, stop=None, **shared):
         if prompt == "broken":
             raise RuntimeError("a bug")
         if len(runs) == 1:  # a fork

@@ -25,9 +25,10 @@ Drawn = dict[Block, Any]
 
 LONGEST = 400  # tokens of a race: more is a marathon
 _HOTTEST = 2.0
+_OWN = "each drafter's own"
 
 # The settings that say how many tokens a round drafts, whatever a strategy calls them.
-_LENGTHS = ("num_assistant_tokens", "prompt_lookup_num_tokens")
+_LENGTHS = ("num_assistant_tokens", "prompt_lookup_num_tokens", "medusa_depth")
 _CONSTANT = {"num_assistant_tokens_schedule": "constant"}
 
 
@@ -44,7 +45,7 @@ class Form:
     missing: gr.HTML
     tokens: gr.Slider
     length: gr.Slider
-    threshold: gr.Slider
+    threshold: gr.Dropdown
     layer: gr.Slider
     sampling: gr.Checkbox
     temperature: gr.Slider
@@ -94,8 +95,9 @@ class Form:
     def _told(self, lab: Playground, entrant: Entrant, values: Values) -> Entrant:
         if entrant.plain:
             return entrant
-        length, layer = int(values[self.length]), int(values[self.layer])
-        return told(lab, entrant, length, float(values[self.threshold]), layer)
+        given = values[self.threshold]
+        threshold = float(given) if given else None
+        return told(lab, entrant, int(values[self.length]), threshold, int(values[self.layer]))
 
     def able(self, lab: Playground) -> list[str]:
         """The drafters that can run on a model."""
@@ -115,20 +117,25 @@ class Form:
         }
 
 
-def told(lab: Playground, entrant: Entrant, length: int, threshold: float, layer: int) -> Entrant:
-    """An entrant with what the sliders say, where its strategy has such settings; a length or a
-    layer of 0 leaves it to the drafter."""
+def told(
+    lab: Playground, entrant: Entrant, length: int, threshold: float | None, layer: int
+) -> Entrant:
+    """An entrant with what the form says, where its strategy has such settings; a length or a
+    layer of 0, and no threshold, leave it to the drafter."""
     known = lab.offered()[entrant.strategy].own_settings
-    wanted: dict[str, Any] = {"assistant_confidence_threshold": threshold}
+    wanted: dict[str, Any] = {}
+    if threshold is not None:
+        wanted["assistant_confidence_threshold"] = threshold
     if layer:
         wanted["assistant_early_exit"] = layer
     if length:
         wanted |= {**dict.fromkeys(_LENGTHS, length), **_CONSTANT}
     own = {name: value for name, value in wanted.items() if name in known}
     settings = {**entrant.settings, **own}
-    # What suits a drafter may be more than this server allows.
-    most = lab.limits.draft_tokens
-    settings |= {name: min(settings[name], most) for name in _LENGTHS if name in settings}
+    for name in settings.keys() & set(_LENGTHS):
+        # What suits a drafter may be more than this server allows, or its strategy.
+        most = known[name].highest(lab.limits)
+        settings[name] = settings[name] if most is None else min(settings[name], int(most))
     return replace(entrant, settings=settings)
 
 
@@ -199,12 +206,15 @@ def _settings(limits: Limits, tokens: int) -> Mapping[str, Any]:
                 "Longer drafts save more passes if they are kept, and cost more if not.",
                 "draft length",
             ),
-            "threshold": _slider(
-                "threshold",
-                (0, 1, 0.4, 0.05),
-                "A drafting model stops early after a token it finds less probable than this. "
-                "Lookup and heads have no such number.",
-                "confidence threshold",
+            "threshold": gr.Dropdown(
+                [(_OWN, ""), *(f"{tenth / 10:g}" for tenth in range(10))],
+                value="",
+                label="confidence threshold",
+                info="A drafting model stops early after a token it finds less probable than "
+                "this. Lookup and heads have no such number.",
+                interactive=True,
+                filterable=False,
+                elem_id="spec-threshold",
             ),
             "layer": _slider(
                 "layer",

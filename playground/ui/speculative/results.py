@@ -30,7 +30,8 @@ _LEDGER = [
 _SAID = (
     "Target passes are those of the model itself, the one over the prompt included. A token is "
     "ignored when one before it in its draft was rejected: nobody judged it. After a draft that "
-    "is kept whole the model adds a bonus token, after a rejection it puts its own in the place."
+    "is kept whole the model adds a bonus token, after a rejection it puts its own in the place. "
+    "Of a tree's tokens for one place at most one can be kept: they count as judged once."
 )
 
 
