@@ -139,6 +139,10 @@ class Run:
         self._seen = _Seen(nodes, Scores(reading, scores, stages))
         return stages[-1].scores if stages else scores
 
+    def ask(self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any) -> Tensor:
+        """What some work on scores and the like comes to, on the host: one question to a GPU."""
+        return self._source.reader.deciding(work, *inputs, **constants)
+
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
         """Draw from rows of probabilities made of the last scores, (…, vocab): (…, count) on the
         host."""

@@ -18,8 +18,8 @@ from engine.strategy import Decoding, strategy
 from engine.trace import Stop
 from strategies._beams import NEVER, Beams, Candidates, breadth, first_totals, with_totals
 
-# Picks candidates from the summed scores of all continuations, (continuations,): sums and places.
-Draw = Callable[[Tensor, int], tuple[Tensor, Tensor]]
+# Picks candidates from the summed scores of all continuations, (continuations,): their places.
+Draw = Callable[[Tensor, int], Tensor]
 
 
 @strategy("beam_search", order=3, params=Beams, do_sample=False)
@@ -35,22 +35,20 @@ def beam_search(run: Run, params: Beams) -> Decoding:
 generate = custom_generate(beam_search)
 
 
-def best(sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The highest of all sums."""
-    top = sums.topk(count)
-    return top.values, top.indices
-
-
-def search(run: Run, params: Beams, draw: Draw = best) -> Decoding:
-    """Beam search over whatever ``draw`` picks as the candidates of a step."""
+def search(run: Run, params: Beams, draw: Draw | None = None) -> Decoding:
+    """Beam search over the best continuations, or over whatever ``draw`` picks of a step's."""
     width = params.num_beams
+    looked_at = width * breadth(run)
     nodes = [run.root] * width
     totals = first_totals(width)
     finished = Finished(run, params)
     for length in count(1):
         scores = run.scores(nodes, log_probs=True)  # (beams, vocab)
-        _, places = draw(with_totals(scores, totals).flatten(), width * breadth(run))
-        found = Candidates.at(run, nodes, scores, totals, places)
+        if draw is None:
+            found = Candidates.best(run, nodes, scores, totals, looked_at)
+        else:
+            places = draw(with_totals(scores, totals).flatten(), looked_at)
+            found = Candidates.at(run, nodes, scores, totals, places)
         ended = torch.tensor([stop is not None for stop in found.stops])
 
         # The best candidates that have not ended run on.
