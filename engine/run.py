@@ -200,8 +200,7 @@ class Run:
         if len({len(node.text) for node in nodes}) != 1:  # criteria take texts of one length
             pairs = zip(nodes, tokens, strict=True)
             return [stop for node, token in pairs for stop in self.stops([node], [token])]
-        texts = [(*node.text, token) for node, token in zip(nodes, tokens, strict=True)]
-        return self._rules.check(texts)
+        return self._rules.after([node.text for node in nodes], tokens)
 
     def record(self, picks: Sequence[Pick]) -> list[int]:
         """Tell the trace what was picked from the last scores; gives each pick's step."""

@@ -91,6 +91,8 @@ class Finished:
         """Take in the candidates that ended; the rule that ends the search, if one does now."""
         width, early = self._params.num_beams, self._params.early_stopping is True
         self._length += 1
+        if not any(found.stops) and not any(self._members) and self._hopeful(totals) > NEVER:
+            return None  # nobody has finished yet: there is nothing to beat
         # Only the best `num_beams` candidates may finish; the others were there to run on.
         finishing = ended & (torch.arange(len(ended)) < width)
         closed = (early and bool(self._full.all())) or not self._improvable
@@ -112,11 +114,15 @@ class Finished:
             if member is not None
         ][: self._returned]
 
-    def _over(self, totals: Tensor, early: bool, stops: list[Stop | None]) -> Stop | None:
+    def _hopeful(self, totals: Tensor) -> Tensor:
+        """The score that the best running beam may hope for."""
         length = self._params.hopeful_length(self._length, self._longest)
+        return totals[0] / self._params.divisor(length)
+
+    def _over(self, totals: Tensor, early: bool, stops: list[Stop | None]) -> Stop | None:
         # Can the best running beam still beat the worst finished one?
         worst = torch.where(self._full, self._scores.min(), NEVER)
-        self._improvable &= bool((totals[0] / self._params.divisor(length) > worst).any())
+        self._improvable &= bool((self._hopeful(totals) > worst).any())
         if all(stops):
             return stops[0]
         if early and bool(self._full.all()):
