@@ -7,7 +7,6 @@ figures and pages. A strategy that holds a node keeps its branch of the trie ali
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial, wraps
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from engine.backend import Reading, gather
 from engine.draft import Draft
 from engine.drawing import drawn
 from engine.errors import PlaygroundError
-from engine.node import Node, Source
+from engine.node import Node, Pick, Source
 from engine.observe import Stage, green, observe
 from engine.prepare import Prepared
 from engine.reader import Reader
@@ -30,16 +29,6 @@ from engine.trace import Stop
 from engine.witness import Sighting, Witness
 
 __all__ = ["Node", "Pick", "Run"]
-
-
-@dataclass(frozen=True, eq=False)
-class Pick:
-    """A token the trace is told about, taken or turned down, with the strategy's own numbers."""
-
-    node: Node
-    token: int
-    event: str = "chosen"
-    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _Seen(NamedTuple):
@@ -146,7 +135,19 @@ class Run:
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
         """Draw from rows of probabilities made of the last scores, (…, vocab): (…, count) on the
         host."""
-        tokens = drawn(probs, count, self.generator)
+        return self._possible(drawn(probs, count, self.generator))
+
+    def sampled(self, nodes: Sequence[Node]) -> list[int]:
+        """A token after each node, drawn from what the processors make of the model's logits."""
+        reading, calls = gather([node.place for node in nodes]), self._model_calls()
+        texts, beams = [node.text for node in nodes], self.config.num_beams
+        processing, given = self._source.reader.processing, reading.logits
+        stages, tokens = processing.drawn(self._processors, texts, given, beams, self.generator)
+        self.recorder.charge(self._model_calls() - calls, 0)
+        self._seen = _Seen(nodes, Scores(reading, given, stages))
+        return list(self._possible(tokens)[:, 0].tolist())
+
+    def _possible(self, tokens: Tensor) -> Tensor:
         if bool((tokens < 0).any()):
             stages = self._seen.scores.stages if self._seen else []
             names = ", ".join(stage.name for stage in stages) or "the model"
