@@ -125,7 +125,7 @@ def bare(logits: Tensor, hidden: Tensor | None = None, width: int | None = None)
 
 def tick_ms(model: Any, length: int, count: int, ticks: int) -> tuple[float, list[float]]:
     """The median tick of a fresh pool, and its first ticks one by one."""
-    pool = Pool(model, positions=8192)
+    pool = Pool(model, positions=length + 8192)
     tip = pool.top(None).descend([3 + at % 500 for at in range(length)])
     held: list[Any] = [tip, pool.evaluate([tip])]
     times = []

@@ -129,7 +129,7 @@ def _telling(pick: Pick, likeness: Tensor, start: int) -> Pick:
     """The pick with its likeness to the tokens written before it, and which is the first of those:
     like ``similar_to``, ``since`` counts from the beginning of what the model reads."""
     since = max(start, len(likeness) - REMEMBERED)
-    similarities = [round(value, 3) for value in likeness[since:].tolist()]
+    similarities = likeness[since:].round(decimals=3).tolist()
     return replace(pick, notes={**pick.notes, "similarities": similarities, "since": since})
 
 
