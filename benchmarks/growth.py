@@ -3,8 +3,8 @@
     python benchmarks/growth.py [--model smollm2] [--tokens 2000] [--json FILE]
 
 ``--model random`` is one of SmolLM2-135M's shape with random weights, for machines with nothing but
-torch and transformers. Beside the tick stands what the model alone takes for as many cells in a pool
-with as many positions: the tick may grow no faster than that.
+torch and transformers. Beside the tick stands what the model alone takes for as many cells in a
+pool with as many positions: the tick may grow no faster than that.
 """
 
 from __future__ import annotations

@@ -166,8 +166,11 @@ def _norm(module: Any) -> Any:
 
 def _own_part(layer: Any, cache: Any) -> PoolLayer | None:
     layers = getattr(cache, "layers", ())
-    own = layers[layer.self_attn.layer_idx] if layers else None
-    return own if isinstance(own, PoolLayer) else None
+    # Only the first is looked at: a cache of transformers gets the others when they are written.
+    if not layers or not isinstance(layers[0], PoolLayer):
+        return None
+    own: PoolLayer = layers[layer.self_attn.layer_idx]
+    return own
 
 
 @torch.inference_mode()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention, silu
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
 from engine import blocks
 from engine import pool as pools
@@ -119,7 +119,9 @@ def test_whoever_else_runs_the_model_runs_it_as_it_was(kind: str) -> None:
     with torch.inference_mode():
         before = model(input_ids=ids).logits
         assert quicken(model)
-        torch.testing.assert_close(model(input_ids=ids).logits, before, rtol=0, atol=0)
+        for cache in (None, DynamicCache()):
+            after = model(input_ids=ids, past_key_values=cache).logits
+            torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
 def test_layers_that_do_not_agree_stay_as_they_are(
