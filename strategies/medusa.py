@@ -72,7 +72,7 @@ def medusa(run: Run, params: Params) -> Decoding:
         if size.depth <= 0 or not written:  # heads begin with a token that the model took
             return Proposal()
         since = time.perf_counter()
-        features = run.features(last, run.heads.layers)
+        features = run.features([last], run.heads.layers)
         tree = run.heads.tree(features, written[-1], run.end_tokens, size)
         ms = (time.perf_counter() - since) * 1000
         return Proposal(tree.tokens, notes=_notes(tree, ms), parents=tree.parents)

@@ -50,7 +50,7 @@ def drafter(how: str) -> Any:
 
 def drawn(target: Tensor, how: str, times: int, seed: int = 3) -> Tensor:
     run = odds.Lean(seed=seed, target=target)
-    run.heads, run.features = drafter(how), lambda node, layers: None  # type: ignore[attr-defined]
+    run.heads, run.features = drafter(how), lambda nodes, layers: None  # type: ignore[attr-defined]
     return run.written(medusa, Params(**SAMPLED), times)
 
 
