@@ -1,7 +1,8 @@
 """Every drafter against plain greedy decoding by the same engine, and against transformers.
 
     python benchmarks/speculative.py [--model smollm2] [--device cuda] [--dtype bfloat16]
-        [--tokens 64] [--repeat 2] [--kinds chat,story] [--set num_assistant_tokens=4] [--json FILE]
+        [--tokens 64] [--repeat 2] [--kinds chat,story] [--prompts 4] [--drafters medusa]
+        [--set num_assistant_tokens=4] [--json FILE]
 
 All ways write the same texts in this one process, in turn, and the best of each counts; what
 reading the prompt takes is left out everywhere. The prompts are the benchmark's own: nothing was
@@ -62,12 +63,15 @@ def main() -> None:
     model = models.load(options.model, device=options.device, dtype=options.dtype)
     lab = Playground(model)
     ways = offered(lab, dict(assignment(text) for text in options.set))
+    wanted = options.drafters.split(",") if options.drafters else list(ways)
+    ways = {name: way for name, way in ways.items() if name in (PLAIN, *wanted)}
     kinds = {**PROMPTS, "copy-heavy": COPIES}
     chosen = options.kinds.split(",") if options.kinds else list(kinds)
     rows: list[dict[str, Any]] = []
     print(f"{'kind':12}{'way':24}tokens/s  times plain  accepted  tokens/pass  equal texts")
     for kind in chosen:
-        found = [measured(lab, ways, prompt, options) for prompt in kinds[kind]]
+        prompts = kinds[kind][: options.prompts]
+        found = [measured(lab, ways, prompt, options) for prompt in prompts]
         for name in ways:
             rows.append(row(kind, name, found))
             show(rows[-1])
@@ -97,6 +101,8 @@ def parsed() -> argparse.Namespace:
     arguments.add_argument("--tokens", type=int, default=64)
     arguments.add_argument("--repeat", type=int, default=2)
     arguments.add_argument("--kinds", default="")
+    arguments.add_argument("--prompts", type=int, default=4, help="of each kind, at most")
+    arguments.add_argument("--drafters", default="", help="these alone, with commas")
     arguments.add_argument("--set", action="append", default=[], help="of what a model drafts for")
     arguments.add_argument("--no-transformers", action="store_true")
     arguments.add_argument("--json", type=Path)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import GenerationConfig, SynthIDTextWatermarkingConfig, WatermarkingConfig
 
-from engine import models
+from engine import models, trained
 from engine.settings import Limits
 from playground import Playground, PlaygroundError
 from playground.code import code, python_api
@@ -67,8 +67,9 @@ def run(embedded, monkeypatch, capsys):
     load = models.load
 
     def run(program, lab=embedded):
+        known = {lab.model.name: lab.model}
         monkeypatch.setattr(
-            models, "load", lambda name: lab.model if name == lab.model.name else load(name)
+            models, "load", lambda name, **how: known.get(name) or load(name, **how)
         )
         monkeypatch.setattr("playground.Playground", lambda name, **_: lab)
         own = lab.model.module.generation_config
@@ -291,6 +292,16 @@ def test_programs_run_by_themselves(embedded):
             [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True
         )
         assert done.stdout == f"{trace.text}\n", done.stderr
+
+
+@pytest.mark.skipif(not trained.names(), reason="models/ has no draft")
+def test_the_trained_draft_drafts_in_plain_transformers_too(embedded, run):
+    program = code(embedded, PROMPT, "speculative", max_new_tokens=8)
+    formatted(program)
+    assert 'load("smollm2-draft")' in program and "playground" not in program
+    [trace] = embedded.compare(PROMPT, ["speculative"], max_new_tokens=8)
+    rows, _ = run(program)
+    same(rows, trace, embedded)
 
 
 # What transformers cannot repeat

@@ -85,7 +85,7 @@ def test_processors_may_leave_none_of_the_tokens_that_are_scored(
     rest = {"suppress_tokens": list(range(SIZE - KEPT, SIZE))}
     own = {**SURE, "do_sample": do_sample, "top_k": 0}
     greedy, trace = compare(lab, "greedy", ("speculative", own), **rest)
-    assert len(trace.sequences[0].token_ids) == len(greedy.sequences[0].token_ids)
+    assert max(trace.sequences[0].token_ids) < SIZE - KEPT
     assert do_sample or trace.text == greedy.text
 
 
