@@ -204,7 +204,7 @@ def test_code_of_ones_own_is_not_offered_unless_the_server_allows_it(page):
 
 def test_a_message_is_answered_in_the_models_own_chat_format(page, lab):
     page.fill("#prompt textarea", "Name three fruits.")
-    page.get_by_label("message to answer").check()
+    page.locator("#kind").get_by_label("message to answer").check()
     length(page, 12)
     run(page)
     chat = [{"role": "user", "content": "Name three fruits."}]

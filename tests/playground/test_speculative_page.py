@@ -95,7 +95,7 @@ def test_an_empty_tab_says_what_will_be_there_and_what_is_missing(page):
     idle(page, "#spec-race")
     page.click("#spec-example-1")
     wait(lambda: "Summarise" in page.input_value("#spec-prompt textarea"))
-    assert page.get_by_label("message to answer").nth(1).is_checked()
+    assert page.locator("#spec-kind").get_by_label("message to answer").is_checked()
     page.click("#spec-above")
     wait(lambda: page.input_value("#spec-prompt textarea") == page.input_value("#prompt textarea"))
 

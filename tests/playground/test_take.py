@@ -128,7 +128,7 @@ def test_a_link_restores_the_form_and_the_view_and_runs_the_same(browser, addres
         assert page.input_value(f"#card-{keys[0]}-no_repeat_ngram_size input") == "2"
         assert page.input_value(f"#card-{keys[2]}-temperature input") == "0.6"
         assert page.input_value("#model input") == "smollm2"
-        assert page.get_by_label("text to continue").is_checked()
+        assert page.locator("#kind").get_by_label("text to continue").is_checked()
         page.click("#shared button")
         for name, value in SHARED.items():
             assert float(page.input_value(f"#shared-{name} input >> nth=0")) == value
