@@ -80,7 +80,7 @@ def main() -> None:
         time.sleep(options.minutes * 60 / NOTES)
         done = sum(count.total() for count in ends)
         notes.append({"comparisons": done, "memory_MB": memory(), "cells": cells(lab)})
-        # Not gc.get_objects(): whoever builds a tuple just then fails, because it is seen half done.
+        # Not gc.get_objects(): it sees tuples half done, and whoever is building one then fails.
         notes[-1]["blocks"] = sys.getallocatedblocks()
         print("  ".join(f"{name} {value}" for name, value in notes[-1].items()), flush=True)
     over.set()
