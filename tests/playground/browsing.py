@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 # What the server allows that most files share.
-LIMITS = {"--max-new-tokens": 200, "--columns": 5}
+LIMITS = {"--max-new-tokens": 200, "--columns": 5, "--upload-bytes": 3_000_000}
 
 WIDE = {"width": 1400, "height": 1000}
 
