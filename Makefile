@@ -23,6 +23,7 @@ bench: .venv/test browser
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/tick.py
 	$(BIN)/python benchmarks/visitors.py
+	$(BIN)/python benchmarks/speculative.py
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/weights.py
 	$(BIN)/python benchmarks/page.py

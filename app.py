@@ -17,6 +17,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 from engine.garbage import uncollected
 
 with uncollected(lasting=True):
+    from engine import trained
     from engine.models import DEFAULT, EMBEDDED
     from playground import Limits, Playground, PlaygroundError
     from playground.ui.loading import Labs
@@ -85,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--models-kept", type=int, default=kept, help="models held in memory")
     flags.add_argument("--host", default=host, help="the address to listen on")
     flags.add_argument("--port", type=int, default=port, help="the port to listen on")
-    drafts = _default("drafts", ",".join(EMBEDDED))
+    drafts = _default("drafts", ",".join([*EMBEDDED, *trained.names()]))
     flags.add_argument("--drafts", default=drafts, help="draft models a run may name, with commas")
     flags.add_argument(
         "--allow-custom",

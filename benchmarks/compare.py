@@ -2,12 +2,12 @@
 
     python benchmarks/compare.py [--model smollm2] [--tokens 64] [--repeat 2] [--json FILE]
 
-Both ways run in this one process, in turn, and the best of each counts; `generate` on the model as
-transformers loads it, without what the engine does to its layers on a CPU. Tokens are compared
-before anything is timed. Transformers has no contrastive search of its own any more: through
-`generate` it is ours, alone. ``--model random`` is one of SmolLM2-135M's shape with random weights,
-and ``--static`` also times `generate` with its static cache and compiled step, where it has one.
-Needs torch and transformers only.
+Both ways run in this one process, and the best of each counts; `generate` on the model as
+transformers loads it, without what the engine does to its layers. Tokens are compared as well.
+Transformers has no contrastive search of its own any more: through `generate` it is ours, alone.
+``--model random`` is one of SmolLM2-135M's shape with random weights, and ``--static`` also times
+`generate` with its static cache and compiled step: where it has none, for beam search and for ours,
+it counts as it is. Needs torch and transformers only.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -47,6 +48,7 @@ SIX: list[tuple[str, dict[str, Any]]] = [
     ("contrastive_search", {"top_k": 4, "penalty_alpha": 0.6}),
 ]
 SEED = 0
+COMPILED = ("greedy", "sample")  # what transformers compiles the step of
 
 
 def main() -> None:
@@ -58,24 +60,25 @@ def main() -> None:
     arguments.add_argument("--static", action="store_true")
     arguments.add_argument("--json", type=Path)
     options = arguments.parse_args()
-    lab = Playground(random(options.dtype) if options.model == "random" else options.model)
-    theirs = lab.model if options.model == "random" else as_loaded(lab.model)
+    by_chance = options.model == "random"
+    lab = Playground(random(options.dtype) if by_chance else options.model)
+    theirs = random(options.dtype) if by_chance else as_loaded(lab.model)
 
     def together() -> list[Trace]:
         return lab.compare(PROMPT, SIX, max_new_tokens=options.tokens, seed=SEED)
 
-    def apart() -> list[list[int]]:
-        return [generate(theirs, name, own, options.tokens) for name, own in SIX]
-
-    def static() -> list[list[int]]:
-        return [generate(theirs, name, own, options.tokens, static=True) for name, own in SIX]
-
-    traces, expected = together(), apart()
+    compiled = static(theirs, options) if options.static else {}
+    traces, expected = together(), []
+    apart = {}
+    for choice in SIX:
+        seconds, ids = quickest(partial(generate, theirs, *choice, options.tokens), options)
+        apart[str(choice)] = seconds
+        expected.append(ids)
+        print(f"{seconds:8.2f} s  generate, {choice[0]} {choice[1]}", flush=True)
     equal = [list(t.sequences[0].token_ids) == ids for t, ids in zip(traces, expected, strict=True)]
-    seconds = {"apart": best(apart, options.repeat), "together": best(together, options.repeat)}
+    seconds_by_way = {"apart": sum(apart.values()), "together": quickest(together, options)[0]}
     if options.static:
-        static()  # compiles
-        seconds["static"] = best(static, options.repeat)
+        seconds_by_way["static"] = sum({**apart, **compiled}.values())
     report(
         {
             "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, {device(lab)}",
@@ -83,10 +86,10 @@ def main() -> None:
             "model": f"{lab.model.name}, {lab.model.module.dtype}",
             "new_tokens": options.tokens,
             "equal_tokens": f"{sum(equal)} of {len(equal)}",
-            **{f"seconds_{way}": round(value, 2) for way, value in seconds.items()},
+            **{f"seconds_{way}": round(value, 2) for way, value in seconds_by_way.items()},
             **{
-                f"times_faster_than_{way}": round(value / seconds["together"], 2)
-                for way, value in seconds.items()
+                f"times_faster_than_{way}": round(value / seconds_by_way["together"], 2)
+                for way, value in seconds_by_way.items()
                 if way != "together"
             },
             "tick_ms_median": round(tick_ms(traces), 1),
@@ -95,6 +98,22 @@ def main() -> None:
         },
         options.json,
     )
+
+
+def static(model: Model, options: argparse.Namespace) -> dict[str, float]:
+    """Seconds of each strategy that has a compiled step with a static cache."""
+    times = {}
+    for choice in SIX:
+        if choice[0] in COMPILED:
+            work = partial(generate, model, *choice, options.tokens, static=True)
+            compiling, _ = timed(work)
+            times[str(choice)], _ = quickest(work, options)
+            print(
+                f"{times[str(choice)]:8.2f} s  generate, static cache, {choice[0]} {choice[1]}"
+                f" (the first time {compiling:.0f} s)",
+                flush=True,
+            )
+    return times
 
 
 def random(dtype: str) -> Model:
@@ -120,15 +139,16 @@ def generate(
     further: dict[str, Any] = {"do_sample": name == "sample"}
     if name == "contrastive_search":
         further["custom_generate"] = contrastive_search.generate
-    elif static and name != "beam_search":  # whose static cache is not compiled
+    elif static:
         further["cache_implementation"] = "static"
     output = model.generate(**ids, **own, **further, max_new_tokens=tokens)
     return list(output[0, ids.input_ids.shape[1] :].tolist())
 
 
-def best(work: Callable[[], Any], repeat: int) -> float:
-    """The shortest of several times."""
-    return min(timed(work)[0] for _ in range(repeat))
+def quickest(work: Callable[[], Any], options: argparse.Namespace) -> tuple[float, Any]:
+    """The shortest of several times, and what came of the work."""
+    times = [timed(work) for _ in range(options.repeat)]
+    return min(seconds for seconds, _ in times), times[0][1]
 
 
 def timed(work: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[float, Any]:

@@ -24,6 +24,7 @@ import engine.pool  # before torch: it decides how torch's threads wait
 from benchmarks.compare import PROMPT, SEED, SIX, generate
 from benchmarks.random_model import random_model
 from engine.fusing import Fused
+from engine.pool_layer import Kernels
 from engine.trace import Trace
 from playground import Playground
 
@@ -46,15 +47,21 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING)
     model = random_model("cuda", torch.float32)
     lab = Playground(model)
+    lab.compare(PROMPT, ["greedy"], max_new_tokens=1)
     with mock.patch.object(engine.pool, "recordable", return_value=False):
         slow = Playground(model)
         slow.compare(PROMPT, ["greedy"], max_new_tokens=1)
-    same(lab, slow, "plain parts")
+    with mock.patch.object(engine.pool, "quicken", return_value=False):
+        many = Playground(model)
+        many.compare(PROMPT, ["greedy"], max_new_tokens=1)
+    check("layers run in few kernels", few(lab) and not few(many) and not few(slow))
+    same(lab, slow, "few kernels")
+    same(many, slow, "plain parts")
     fused = Fused.of(model.module)
     fused.begin()
     fused.wait()
     check("parts were compiled", fused.ready)
-    same(lab, slow, "compiled parts")
+    same(many, slow, "compiled parts")
     check("shapes were recorded", recorded(lab) > 0 and recorded(slow) == 0)
     for choice in SIX:
         [trace] = lab.compare(PROMPT, [choice], max_new_tokens=64, seed=SEED)
@@ -144,6 +151,10 @@ def memory(lab: Playground) -> None:
 def recorded(lab: Playground) -> int:
     graphs = lab._readers._pool._graphs
     return graphs.count if graphs else 0
+
+
+def few(lab: Playground) -> bool:
+    return lab._readers._pool._plan.kernels is Kernels.FEW
 
 
 def tokens_of(traces: list[Trace]) -> list[list[int]]:

@@ -1,12 +1,13 @@
 """How long one tick takes: the model's part, what of it is instrumentation, and everything else.
 
-    python benchmarks/tick.py [--device cuda] [--dtype bfloat16] [--json FILE]
+    python benchmarks/tick.py [--device cuda] [--dtype bfloat16] [--many] [--json FILE]
 
 Random weights of SmolLM2-135M's shape; needs torch and transformers only. The model's part is
 timed by rows and by how much of the pool is in use: so many new cells that branch off one text,
 with masks, forward pass, log-probabilities, entropy and the most probable tokens, of which the
-last three are the instrumentation. On a GPU it is timed twice, as it is from the first second on
-and once parts of the model are compiled. The rest (Python, processors, draws, the trace) is what a
+last three are the instrumentation. On a GPU layers of this kind run in few kernels; with ``--many``
+they are timed as well as those of other models run there, from the first second on and once parts
+of them are compiled. The rest (Python, processors, draws, the trace) is what a
 tick of six strategies takes beyond the model's part for as many cells.
 """
 
@@ -48,19 +49,16 @@ def main() -> None:
     arguments.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments.add_argument("--dtype", default="")
     arguments.add_argument("--ticks", type=int, default=0)
+    arguments.add_argument("--many", action="store_true")
     arguments.add_argument("--json", type=Path)
     options = arguments.parse_args()
     gpu = options.device.startswith("cuda")
     dtype = options.dtype or ("bfloat16" if gpu else "float32")
     ticks = options.ticks or (30 if gpu else 3)
     model = random_model(options.device, getattr(torch, dtype))
-    torch._dynamo.config.disable = True  # nothing is compiled yet
-    rows = table(model.module, gpu, ticks, "plain")
-    if gpu:
-        torch._dynamo.config.disable = False
-        Fused.of(model.module).begin()
-        Fused.of(model.module).wait()
-        rows += table(model.module, gpu, ticks, "compiled")
+    rows = table(model.module, gpu, ticks, "few kernels" if gpu else "plain")
+    if gpu and options.many:
+        rows += many(model.module, ticks)
     whole = six_ms(model, 64 if gpu else 8)
     own, _ = tick_ms(model.module, LENGTHS[0], CELLS, ticks)
     print(
@@ -72,6 +70,16 @@ def main() -> None:
     result["six"] = {"tick_ms": round(whole, 3), "model_ms": round(own, 3)}
     if options.json:
         options.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def many(model: Any, ticks: int) -> list[dict[str, Any]]:
+    """All shapes with layers as transformers has them."""
+    with mock.patch("engine.pool.quicken", return_value=False):
+        with mock.patch.object(torch._dynamo.config, "disable", True):  # nothing is compiled yet
+            rows = table(model, True, ticks, "plain")
+        Fused.of(model).begin()
+        Fused.of(model).wait()
+        return rows + table(model, True, ticks, "compiled")
 
 
 def table(model: Any, gpu: bool, ticks: int, parts: str) -> list[dict[str, Any]]:
@@ -95,7 +103,8 @@ def six_ms(model: Model, tokens: int) -> float:
 def measured(model: Any, length: int, count: int, ticks: int) -> dict[str, Any]:
     """One shape: milliseconds a tick, as it is and without the instrumentation."""
     ms, first = tick_ms(model, length, count, ticks)
-    with mock.patch.object(Reading, "of", staticmethod(bare)):
+    own = mock.patch("engine.pool.read", bare)
+    with own, mock.patch.object(Reading, "of", staticmethod(bare)):
         without, _ = tick_ms(model, length, count, ticks)
     return {
         "rows": count,
@@ -116,7 +125,7 @@ def bare(logits: Tensor, hidden: Tensor | None = None, width: int | None = None)
 
 def tick_ms(model: Any, length: int, count: int, ticks: int) -> tuple[float, list[float]]:
     """The median tick of a fresh pool, and its first ticks one by one."""
-    pool = Pool(model, positions=8192)
+    pool = Pool(model, positions=length + 8192)
     tip = pool.top(None).descend([3 + at % 500 for at in range(length)])
     held: list[Any] = [tip, pool.evaluate([tip])]
     times = []
@@ -144,7 +153,7 @@ def synchronize() -> None:
 
 def line(row: dict[str, Any]) -> str:
     return (
-        f"{row['parts']:8}  {row['rows']:3} rows  {row['positions']:5} positions  "
+        f"{row['parts']:11}  {row['rows']:3} rows  {row['positions']:5} positions  "
         f"{row['tick_ms']:8.3f} ms  "
         f"instrumentation {row['instrumentation_share']:6.1%}  first ticks {row['first_ms']}"
     )

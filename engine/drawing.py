@@ -18,11 +18,20 @@ def drawn(probs: Tensor, count: int, generator: torch.Generator) -> Tensor:
     clock run for every token and takes the first to ring. But before that it asks the device
     whether it may, and waits for the answer, twice.
     """
-    clocks = torch.empty_like(probs).exponential_(1.0, generator=generator)
+    return first_to_ring(probs, clocks(probs, generator), count).cpu()
+
+
+def clocks(like: Tensor, generator: torch.Generator) -> Tensor:
+    """When the clock of every token would ring if all were as probable."""
+    return torch.empty_like(like).exponential_(1.0, generator=generator)
+
+
+def first_to_ring(probs: Tensor, clocks: Tensor, count: int) -> Tensor:
+    """The tokens whose clocks ring first, (…, count); the clocks are of no use any more."""
     sooner = torch.div(probs.detach(), clocks, out=clocks)
     first = sooner.max(-1, keepdim=True) if count == 1 else sooner.topk(count)
     # Not above 0 where nothing has a chance, nor where something is not a number.
-    return first.indices.masked_fill_(~(first.values[..., :1] > 0), NOTHING).cpu()
+    return first.indices.masked_fill_(~(first.values[..., :1] > 0), NOTHING)
 
 
 def default_generator(device: torch.device) -> torch.Generator:

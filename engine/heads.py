@@ -9,6 +9,8 @@ and how drafts are judged.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, silu
@@ -17,39 +19,58 @@ from torch.nn.functional import rms_norm, silu
 class Head(nn.Module):
     """From a state and the token taken there to the state that follows, were it the model's."""
 
-    def __init__(self, width: int, inner: int) -> None:
+    def __init__(self, width: int, states: int, inner: int) -> None:
         super().__init__()
-        self.gate = nn.Linear(2 * width, inner, bias=False)
-        self.up = nn.Linear(2 * width, inner, bias=False)
+        given = (states + 1) * width
+        self.gate = nn.Linear(given, inner, bias=False)
+        self.up = nn.Linear(given, inner, bias=False)
         self.down = nn.Linear(inner, width, bias=False)
 
-    def forward(self, state: Tensor, embedded: Tensor) -> Tensor:
-        """The next state, (rows, width), of a state and an embedded token, (rows, width) each."""
-        size = state.shape[-1:]
-        given = torch.cat([rms_norm(state, size), rms_norm(embedded, size)], dim=-1)
+    def forward(self, states: Tensor, embedded: Tensor) -> Tensor:
+        """The next state, (…, width), of states, (…, states, width), the last of which it changes,
+        and an embedded token, (…, width)."""
+        every = torch.cat([states, embedded[..., None, :]], dim=-2)
+        given = rms_norm(every, every.shape[-1:]).flatten(-2)
         further: Tensor = self.down(silu(self.gate(given)) * self.up(given))
-        return state + further
+        return states[..., -1, :] + further
 
 
 class Heads(nn.Module):
     """The heads of a model, one for each depth of a draft.
 
-    Embeddings and the rows of the output matrix are the model's own, the latter for the tokens
-    ``kept`` alone: to score a whole vocabulary takes longer than all the rest of a head.
+    The first head reads the model's states after some of its ``layers``, the last one being the
+    last: one in the middle knows more of the text than what comes next (Li et al. 2025, "EAGLE-3:
+    Scaling up Inference Acceleration of Large Language Models via Training-Time Test"). Embeddings
+    and the rows of the output matrix are the model's own, the latter for the tokens ``kept`` alone:
+    to score a whole vocabulary takes longer than all the rest of a head.
     """
 
     kept: Tensor
     output: Tensor
 
-    def __init__(self, embedding: Tensor, output: Tensor, kept: Tensor, inner: int, depth: int):
+    def __init__(
+        self,
+        embedding: Tensor,
+        output: Tensor,
+        kept: Tensor,
+        inner: int,
+        depth: int,
+        layers: Sequence[int] = (-1,),
+    ) -> None:
         super().__init__()
-        self._embedding = [
-            embedding
-        ]  # (vocabulary, width); in a list, so that it stays the model's
+        self.layers = list(layers)
+        self._embedding = [embedding]  # (vocabulary, width); in a list: it stays the model's
         self.register_buffer("kept", kept, persistent=False)  # (kept,) ids, commonest first
         self.register_buffer("output", output[kept], persistent=False)  # (kept, width)
         width = embedding.shape[1]
-        self.heads = nn.ModuleList(Head(width, inner) for _ in range(depth))
+        read = [len(layers), *[1] * (depth - 1)]  # states, by each of the heads
+        self.heads = nn.ModuleList(Head(width, states, inner) for states in read)
+
+    def begin(self) -> None:
+        """Start to learn from heads that leave the state as it is."""
+        for name, weight in self.named_parameters():
+            if name.endswith("down.weight"):
+                nn.init.zeros_(weight)
 
     @property
     def depth(self) -> int:
@@ -59,8 +80,10 @@ class Heads(nn.Module):
     def state(self, depth: int, states: Tensor, tokens: Tensor) -> Tensor:
         """The states after tokens, (rows,), at a depth of the draft, from 0: (rows, width).
 
-        At depth 0 the states are the model's own last ones, and the tokens those it took there.
+        At depth 0 the states are the model's own, (rows, layers, width), and the tokens those it
+        took there.
         """
+        states = states if depth == 0 else states[..., None, :]
         head: Head = self.heads[depth]  # type: ignore[assignment]  # a list of modules has no types
         embedded = self._embedding[0][tokens].to(states.dtype)
         after: Tensor = head(states, embedded)

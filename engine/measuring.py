@@ -77,13 +77,14 @@ class Measuring:
     def at_once(self, requests: Sequence[Request], ready: Any) -> list[Callable[[], Numbers]]:
         """Have the device work out all there may be to tell, and ask it once."""
         device = requests[0].reading.logits.device
-        inputs = [tensor for request in requests for tensor in _inputs(request)]
+        picked, widths = _picked(requests)
+        inputs = [picked, *(tensor for request in requests for tensor in _inputs(request))]
         stages = tuple(len(request.stages) for request in requests)
-        work = partial(_ask, stages)
+        work = partial(_ask, stages, widths)
         with self._lock, self.aside(ready):
             self._graphs = self._graphs or Graphs(device, most=RECORDINGS)
             if sum(len(request.reading.logits) for request in requests) <= ROWS:
-                shape = (stages, *(tensor.shape for tensor in inputs))
+                shape = (stages, widths, *(tensor.shape for tensor in inputs))
                 asked = self._graphs.play(work, shape, *inputs)
             else:
                 asked = work(*(tensor.to(device) for tensor in inputs))
@@ -120,24 +121,36 @@ class _Answer:
         return [[next(parts) for _ in shapes] for shapes in self._shapes]
 
 
+def _picked(requests: Sequence[Request]) -> tuple[Tensor, tuple[int, ...]]:
+    """The picked tokens of all requests one after the other, and how many each has for a row; they
+    are still on the host, which hands them over in one piece."""
+    filled: list[int] = []
+    widths = []
+    for request in requests:
+        picked = picked_by_row(request.reading, request.picks)
+        widths.append(bucket(len(picked[0])))  # so that shapes repeat
+        for tokens in picked:
+            filled += tokens + [-1] * (widths[-1] - len(tokens))
+    return torch.tensor(filled), tuple(widths)
+
+
 def _inputs(request: Request) -> list[Tensor]:
-    """What a device works on: the picked tokens, still on the host, a reading's parts, stages."""
-    reading, stages, picks = request
-    picked = picked_by_row(reading, picks)
-    wider = bucket(len(picked[0])) - len(picked[0])  # so that shapes repeat
-    filled = torch.tensor([tokens + [-1] * wider for tokens in picked])
-    return [filled, *(getattr(reading, name) for name in _PARTS), *stages]
+    """What a device works on: a reading's parts, stages."""
+    return [*(getattr(request.reading, name) for name in _PARTS), *request.stages]
 
 
-def _ask(stages: Sequence[int], *inputs: Tensor) -> _Asked:
+def _ask(stages: Sequence[int], widths: Sequence[int], picked: Tensor, *inputs: Tensor) -> _Asked:
     """Work out all numbers of all requests, which have so many stages each."""
-    rest, parts = list(inputs), []
-    for count in stages:
-        picked, *own = rest[: 1 + len(_PARTS) + count]
-        del rest[: 1 + len(_PARTS) + count]
+    rest, parts, start = list(inputs), [], 0
+    for count, width in zip(stages, widths, strict=True):
+        own = rest[: len(_PARTS) + count]
+        del rest[: len(_PARTS) + count]
         named = dict(zip(_PARTS, own, strict=False))
         reading = Reading(**named, hidden=own[0].new_empty(0))
-        parts.append(asked_of(picked, reading, *own[len(_PARTS) :]))
+        end = start + len(own[0]) * width
+        tokens = picked[start:end].view(-1, width)
+        parts.append(asked_of(tokens, reading, *own[len(_PARTS) :]))
+        start = end
     flat = torch.cat([part.double().flatten() for of_one in parts for part in of_one])
     return _Asked(flat, [[part.shape for part in of_one] for of_one in parts])
 

@@ -19,7 +19,7 @@ import transformers
 from huggingface_hub import errors as hub
 from transformers import PreTrainedModel
 
-from engine import attention, embedded, linear
+from engine import attention, embedded, linear, trained
 from engine.embedded_smollm2 import SMOLLM2
 from engine.embedded_stories15m import STORIES15M
 from engine.errors import PlaygroundError, did_you_mean
@@ -60,6 +60,8 @@ def load(
     name: str = DEFAULT, *, device: str | None = None, dtype: str | torch.dtype | None = None
 ) -> Model:
     """Load a model on the best device there is, or on the one given, ready to generate."""
+    if name in trained.names():
+        return trained.draft(load(trained.target_named(name), device=device, dtype=dtype))
     target, source = _target(device, dtype), _find(name)
     try:
         return _read(source, target)
@@ -88,7 +90,7 @@ def _find(name: str) -> _Source:
 
 
 def _unknown(name: str, why: str) -> PlaygroundError:
-    parent, near = Path(name).parent, list(EMBEDDED)
+    parent, near = Path(name).parent, [*EMBEDDED, *trained.names()]
     with suppress(OSError):
         folders = (path.name for path in parent.expanduser().iterdir() if path.is_dir())
         near += [str(parent / folder) for folder in folders if not folder.startswith(".")]

@@ -1,12 +1,15 @@
-"""Places in tries, as runs see them: an evaluated node, and the prompt that texts start from.
+"""Places in tries, as runs see them: an evaluated node, what is picked there, and the prompt that
+texts start from.
 
 Knows whose trie a node is in. Refuses to know what is decided there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,6 +44,17 @@ class Node:
     def padded(self, token: int) -> Node:
         """The same place one token longer: what an ended row looks like to processors."""
         return replace(self, text=(*self.text, token))
+
+
+@dataclass(frozen=True, eq=False)
+class Pick:
+    """A token the trace is told about, taken or turned down, with the strategy's own numbers."""
+
+    node: Node
+    token: int
+    event: str = "chosen"
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    brief: bool = False  # told without what else could have stood there: nobody chose there
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,10 +20,11 @@ from transformers.cache_utils import Cache
 
 from engine.attention import BOOLEAN_MASKS
 from engine.backend import Place, Reading
+from engine.blocks import quicken, read
 from engine.errors import PlaygroundError
 from engine.fusing import TRACING, Fused
 from engine.graphs import ROWS, Graphs, bucket, copied, recordable
-from engine.pool_layer import CAPACITY, Plan, PoolLayer, widened
+from engine.pool_layer import CAPACITY, Kernels, Plan, PoolLayer, widened
 from engine.trie import Cell, top, up_to
 
 NOBODY = 0  # the position padding writes to; its row of ancestors is empty
@@ -37,16 +38,23 @@ class Pool:
     """Positions, ancestor masks and the tick for one model."""
 
     def __init__(
-        self, model: PreTrainedModel, positions: int, vocabulary: int | None = None
+        self,
+        model: PreTrainedModel,
+        positions: int,
+        vocabulary: int | None = None,
+        *,
+        quick: bool = True,
     ) -> None:
         self._model = model
         self._vocabulary = vocabulary
         self._limit = positions
-        device = model.device
-        self._fused = Fused.of(model)
-        self._graphs = Graphs[Reading](device, self._fused) if recordable(model) else None
-        capacity = GRAPH_CAPACITY if self._graphs else CAPACITY
+        device, recorded = model.device, recordable(model)
+        capacity = GRAPH_CAPACITY if recorded else CAPACITY
         self._plan = Plan(capacity)
+        few = quick and recorded and quicken(model)
+        self._plan.kernels = Kernels.FEW if few else Kernels.MANY
+        fused = None if few else Fused.of(model)  # in few kernels nothing is left to compile
+        self._graphs = Graphs[Reading](device, fused) if recorded else None
         layers = model.config.get_text_config(decoder=True).num_hidden_layers
         self._layers = [PoolLayer(self._plan) for _ in range(layers)]
         self._cache = Cache(layers=[*self._layers])
@@ -211,7 +219,9 @@ class Pool:
         # (queries, 1 + layers, width); layers may live on several devices
         hidden = torch.stack([state[0].to(logits.device) for state in output.hidden_states], 1)
         self._keep_states(slots, hidden[:, -1])
-        return Reading.of(logits, hidden if kept is None else hidden[kept], self._vocabulary)
+        hidden = hidden if kept is None else hidden[kept]
+        of = read if self._plan.kernels is Kernels.FEW else Reading.of
+        return of(logits, hidden, self._vocabulary)
 
     def _keep_states(self, slots: Tensor, states: Tensor) -> None:
         if len(self._states) != self._plan.capacity:

@@ -5,6 +5,7 @@ Knows keys, values and the positions of the tick under way. Refuses to know cell
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import torch
@@ -14,8 +15,16 @@ from transformers.cache_utils import CacheLayerMixin
 CAPACITY = 256  # what a new pool has room for; it doubles when full
 
 
+class Kernels(Enum):
+    """How a decoder layer is run: as it is, in few kernels, or both ways to see that they agree."""
+
+    MANY = "as it is"
+    FEW = "in few kernels"
+    BOTH = "to compare"
+
+
 class Plan:
-    """Where the current tick writes and how much of the pool it sees.
+    """Where the current tick writes, how much of the pool it sees, and how layers are run.
 
     State, because models pass no such arguments on to their cache.
     """
@@ -24,6 +33,7 @@ class Plan:
         self.capacity = capacity
         self.visible = 0
         self.slots = torch.empty(0, dtype=torch.long)
+        self.kernels = Kernels.MANY
 
 
 class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transformers has no types here
@@ -53,6 +63,23 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transforme
         self.keys.index_copy_(2, slots, key_states)
         self.values.index_copy_(2, slots, value_states)
         return self.keys[:, :, : self._plan.visible], self.values[:, :, : self._plan.visible]
+
+    @property
+    def kernels(self) -> Kernels:
+        """How the layer that this belongs to is run in this tick."""
+        return self._plan.kernels
+
+    @property
+    def room(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values, (heads, positions, head size), and where in them this tick writes."""
+        assert self.keys is not None and self.values is not None
+        return self.keys[0], self.values[0], self._plan.slots
+
+    @property
+    def written(self) -> list[Tensor]:
+        """What this tick wrote, copied."""
+        keys, values, slots = self.room
+        return [keys[:, slots], values[:, slots]]
 
     def grow(self) -> None:
         """Follow the pool's capacity; what is stored stays where it is."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import LogitsProcessor
 from transformers.generation import logits_process as theirs
 
+from engine.drawing import clocks, drawn, first_to_ring
 from engine.graphs import Graphs
 from engine.observe import Stage, processor_name
 
@@ -53,6 +55,7 @@ class Processing:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._graphs: Graphs[Tensor] | None = None
+        self._draws: Graphs[_Drawn] | None = None
 
     def __call__(
         self,
@@ -62,9 +65,24 @@ class Processing:
         beams: int,
     ) -> list[Stage]:
         """What each processor makes of the scores after some texts."""
-        if scores.device.type == "cuda" and len(scores) <= ROWS and _recordable(processors):
+        if _records(processors, scores):
             return self.recorded(processors, scores)
         return processed(processors, texts, scores, beams)
+
+    def drawn(
+        self,
+        processors: Sequence[LogitsProcessor],
+        texts: Sequence[Text],
+        scores: Tensor,
+        beams: int,
+        generator: torch.Generator,
+    ) -> tuple[list[Stage], Tensor]:
+        """The same, and tokens drawn from what is left of each row, (rows, 1) on the host."""
+        if _records(processors, scores):
+            return self.recorded_draw(processors, scores, clocks(scores, generator))
+        stages = self(processors, texts, scores, beams)
+        left = stages[-1].scores if stages else scores
+        return stages, drawn(left.softmax(-1), 1, generator)
 
     def recorded(self, processors: Sequence[LogitsProcessor], scores: Tensor) -> list[Stage]:
         """The same of processors that look at scores alone, with one launch for all of them."""
@@ -72,8 +90,34 @@ class Processing:
             self._graphs = self._graphs or Graphs(scores.device)
             shape = (scores.shape, *(_key(processor) for processor in processors))
             after = self._graphs.play(partial(_in_turn, processors), shape, scores).clone()
-        names = map(processor_name, processors)
-        return [Stage(name, own) for name, own in zip(names, after, strict=True)]
+        return _named(processors, after)
+
+    def recorded_draw(
+        self, processors: Sequence[LogitsProcessor], scores: Tensor, clocks: Tensor
+    ) -> tuple[list[Stage], Tensor]:
+        """The same with what is drawn in one launch as well, and one question to the device."""
+        with self._lock:
+            self._draws = self._draws or Graphs(scores.device)
+            shape = (scores.shape, *(_key(processor) for processor in processors))
+            play = self._draws.play
+            after, tokens = play(partial(_in_turn_and_drawn, processors), shape, scores, clocks)
+            return _named(processors, after.clone()), tokens.cpu()
+
+
+class _Drawn(NamedTuple):
+    """What each processor left, and what was drawn in the end."""
+
+    stages: Tensor  # (processors, rows, vocab)
+    tokens: Tensor  # (rows, 1)
+
+
+def _named(processors: Sequence[LogitsProcessor], after: Tensor) -> list[Stage]:
+    names = map(processor_name, processors)
+    return [Stage(name, own) for name, own in zip(names, after, strict=True)]
+
+
+def _records(processors: Sequence[LogitsProcessor], scores: Tensor) -> bool:
+    return scores.device.type == "cuda" and len(scores) <= ROWS and _recordable(processors)
 
 
 def _recordable(processors: Sequence[LogitsProcessor]) -> bool:
@@ -96,6 +140,13 @@ def _in_turn(processors: Sequence[LogitsProcessor], scores: Tensor) -> Tensor:
         scores = processor(nothing, scores)
         stages.append(scores)
     return torch.stack(stages)
+
+
+def _in_turn_and_drawn(
+    processors: Sequence[LogitsProcessor], scores: Tensor, clocks: Tensor
+) -> _Drawn:
+    stages = _in_turn(processors, scores)
+    return _Drawn(stages, first_to_ring(stages[-1].softmax(-1), clocks, 1))
 
 
 def processed(

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary, ref
 from torch import Tensor
 
 from engine.backend import Backend, Place
+from engine.deciding import Deciding
 from engine.errors import PlaygroundError
 from engine.measuring import Measuring
 from engine.processing import Processing
@@ -35,6 +36,7 @@ class Reader:
         self.lock = lock or threading.Lock()
         self.measuring = Measuring()  # of what this model says
         self.processing = Processing()
+        self.deciding = Deciding()
         self.turns = Turns()
         self._prompts: OrderedDict[tuple[tuple[int, ...], ...], Prompt] = OrderedDict()
         # A cell asked for again while somebody still holds what the model said there.

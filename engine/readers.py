@@ -11,6 +11,7 @@ from functools import cached_property
 from transformers import PreTrainedModel
 
 from engine.early_exit import EarlyExit
+from engine.graphs import recordable
 from engine.plain import Plain
 from engine.pool import Pool
 from engine.reader import Reader
@@ -28,6 +29,8 @@ class Readers:
         self._vocabulary = vocabulary  # how wide logits are to be, where not as the model has them
         self.trie_length = trie_length(module)
         self._further: dict[tuple[Reader, int], Reader] = {}
+        if self.trie_length and recordable(module):
+            _ = self._pool  # what a GPU has to prepare it prepares now: later somebody would wait
 
     def whole(self, length: int) -> Reader:
         """The trie where the model allows it for a text this long, else the plain backend."""

@@ -7,7 +7,6 @@ figures and pages. A strategy that holds a node keeps its branch of the trie ali
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial, wraps
 from typing import Any, NamedTuple
 
@@ -16,9 +15,10 @@ from torch import Tensor
 
 from engine.backend import Reading, gather
 from engine.draft import Draft
+from engine.draft_tree import TreeDrafter
 from engine.drawing import drawn
 from engine.errors import PlaygroundError
-from engine.node import Node, Source
+from engine.node import Node, Pick, Source
 from engine.observe import Stage, green, observe
 from engine.prepare import Prepared
 from engine.reader import Reader
@@ -30,16 +30,6 @@ from engine.trace import Stop
 from engine.witness import Sighting, Witness
 
 __all__ = ["Node", "Pick", "Run"]
-
-
-@dataclass(frozen=True, eq=False)
-class Pick:
-    """A token the trace is told about, taken or turned down, with the strategy's own numbers."""
-
-    node: Node
-    token: int
-    event: str = "chosen"
-    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _Seen(NamedTuple):
@@ -54,6 +44,7 @@ class Run:
 
     root: Node  # where the prompt ends; set once the prompt has been evaluated
     draft: Draft  # the run's draft model, if it has one; set likewise
+    heads: TreeDrafter  # the model's draft heads; set by who makes the run, where one wants them
 
     def __init__(
         self,
@@ -139,10 +130,26 @@ class Run:
         self._seen = _Seen(nodes, Scores(reading, scores, stages))
         return stages[-1].scores if stages else scores
 
+    def ask(self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any) -> Tensor:
+        """What some work on scores and the like comes to, on the host: one question to a GPU."""
+        return self._source.reader.deciding(work, *inputs, **constants)
+
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
         """Draw from rows of probabilities made of the last scores, (…, vocab): (…, count) on the
         host."""
-        tokens = drawn(probs, count, self.generator)
+        return self._possible(drawn(probs, count, self.generator))
+
+    def sampled(self, nodes: Sequence[Node]) -> list[int]:
+        """A token after each node, drawn from what the processors make of the model's logits."""
+        reading, calls = gather([node.place for node in nodes]), self._model_calls()
+        texts, beams = [node.text for node in nodes], self.config.num_beams
+        processing, given = self._source.reader.processing, reading.logits
+        stages, tokens = processing.drawn(self._processors, texts, given, beams, self.generator)
+        self.recorder.charge(self._model_calls() - calls, 0)
+        self._seen = _Seen(nodes, Scores(reading, given, stages))
+        return list(self._possible(tokens)[:, 0].tolist())
+
+    def _possible(self, tokens: Tensor) -> Tensor:
         if bool((tokens < 0).any()):
             stages = self._seen.scores.stages if self._seen else []
             names = ", ".join(stage.name for stage in stages) or "the model"
@@ -164,9 +171,10 @@ class Run:
         """What the model said, before any processor: (nodes, vocab)."""
         return gather([node.place for node in nodes]).logits
 
-    def hidden(self, nodes: Sequence[Node]) -> Tensor:
-        """The model's last hidden state at each node: (nodes, width)."""
-        return gather([node.place for node in nodes]).hidden[:, -1]
+    def features(self, nodes: Sequence[Node], layers: Sequence[int]) -> Tensor:
+        """The model's hidden states at each node after some of its layers: (nodes, layers, width);
+        -1 is the last one."""
+        return gather([node.place for node in nodes]).hidden[:, list(layers)]
 
     def states(self, node: Node) -> Tensor:
         """The last hidden state at every token from the start of the text to a node: (length,
@@ -186,7 +194,7 @@ class Run:
     def exits(self, node: Node, layers: Sequence[int]) -> Tensor:
         """What the output matrix makes of the states after some layers: (layers, vocab)."""
         head: Any = self._source.model.module.get_output_embeddings()  # type: ignore[no-untyped-call]  # transformers has no types here
-        states = gather([node.place]).hidden[0, list(layers)]
+        states = self.features([node], layers)[0]
         with torch.inference_mode():
             logits: Tensor = head(states)
         return logits.float()
@@ -196,8 +204,7 @@ class Run:
         if len({len(node.text) for node in nodes}) != 1:  # criteria take texts of one length
             pairs = zip(nodes, tokens, strict=True)
             return [stop for node, token in pairs for stop in self.stops([node], [token])]
-        texts = [(*node.text, token) for node, token in zip(nodes, tokens, strict=True)]
-        return self._rules.check(texts)
+        return self._rules.after([node.text for node in nodes], tokens)
 
     def record(self, picks: Sequence[Pick]) -> list[int]:
         """Tell the trace what was picked from the last scores; gives each pick's step."""
@@ -212,7 +219,7 @@ class Run:
             )
             for pick in picks
         ]
-        places = [(rows[id(pick.node)], pick.token) for pick in picks]
+        places = [None if pick.brief else (rows[id(pick.node)], pick.token) for pick in picks]
         self.teller.add(scores, places, entries)
         return [entry.id for entry in entries]
 

@@ -24,7 +24,7 @@ class Limits:
     max_new_tokens: int = 1_000
     rows: int = 16  # beams, or sequences sampled side by side
     strategies: int = 6
-    draft_tokens: int = 32  # tokens drafted ahead in one round
+    draft_tokens: int = 64  # tokens drafted ahead in one round
     positions: int = 8_192  # tokens the key/value pool holds for all runs together
     comparisons: int = 32  # that run at the same time; others wait for their turn
     columns: int = 12  # runs side by side on the page, forks included

@@ -5,8 +5,9 @@ Knows transformers' criteria and what to call them. Refuses to decide anything i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
+from typing import NamedTuple
 
 import torch
 from transformers.generation.stopping_criteria import (
@@ -23,14 +24,28 @@ from engine.trace import Stop
 _LAST_TOKEN = (EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria)
 
 
-def _surely_not(criterion: StoppingCriteria, texts: Sequence[tuple[int, ...]]) -> bool:
-    """Whether a criterion need not be asked: nearly always, and to ask takes a while."""
-    if type(criterion) is MaxLengthCriteria:
-        known = criterion.max_position_embeddings  # it has something to say about that as well
-        return len(texts[0]) < min(criterion.max_length, known or criterion.max_length)
-    if type(criterion) is EosTokenCriteria:
-        return not {text[-1] for text in texts} & set(criterion.eos_token_id.tolist())
-    return False
+class _Asked(NamedTuple):
+    """A criterion, and what tells without asking it that it has nothing to say yet."""
+
+    criterion: StoppingCriteria
+    shortest: int | None = None  # of the texts it may end
+    ends: frozenset[int] | None = None  # the tokens that make it end one
+
+    @staticmethod
+    def of(criterion: StoppingCriteria) -> _Asked:
+        if type(criterion) is MaxLengthCriteria:
+            known = criterion.max_position_embeddings  # it has something to say about that as well
+            return _Asked(criterion, min(criterion.max_length, known or criterion.max_length))
+        if type(criterion) is EosTokenCriteria:
+            # Fetched once: a GPU that has them would be waited for at every token.
+            return _Asked(criterion, ends=frozenset(criterion.eos_token_id.tolist()))
+        return _Asked(criterion)
+
+    def surely_not(self, length: int, tokens: Iterable[int]) -> bool:
+        """Whether it need not be asked: nearly always, and to ask takes a while."""
+        if self.shortest is not None:
+            return length < self.shortest
+        return self.ends is not None and self.ends.isdisjoint(tokens)
 
 
 class StopRules:
@@ -48,25 +63,36 @@ class StopRules:
         limits = (MaxLengthCriteria, MaxTimeCriteria)
         ordered = sorted(criteria, key=lambda criterion: isinstance(criterion, limits))
         # A clock of its own: a caller may have given the same one to several runs.
-        self._criteria = [copy(c) if isinstance(c, MaxTimeCriteria) else c for c in ordered]
+        own = [copy(c) if isinstance(c, MaxTimeCriteria) else c for c in ordered]
+        self._criteria = [_Asked.of(criterion) for criterion in own]
         self._prompt_length = prompt_length
         self._speller = speller
 
     def wait(self, seconds: float) -> None:
         """Leave time out of what a time limit counts: somebody held the run."""
-        for criterion in self._criteria:
+        for criterion, *_ in self._criteria:
             if isinstance(criterion, MaxTimeCriteria):
                 criterion.initial_timestamp += seconds
+
+    def after(self, texts: Sequence[tuple[int, ...]], tokens: Sequence[int]) -> list[Stop | None]:
+        """For each of some texts of one length and the token behind it, the first rule that ends
+        it there."""
+        length = len(texts[0]) + 1
+        if all(asked.surely_not(length, tokens) for asked in self._criteria):
+            return [None] * len(texts)
+        return self.check([(*text, token) for text, token in zip(texts, tokens, strict=True)])
 
     def check(self, texts: Sequence[tuple[int, ...]]) -> list[Stop | None]:
         """For each of some texts of one length, the first rule that ends it there."""
         stops: list[Stop | None] = [None] * len(texts)
         # What the known ones look at: the last token, how long the text is, the clock. They are
         # asked on the host, as a GPU would have to be waited for.
-        last = torch.tensor([text[-1:] for text in texts]).expand(-1, len(texts[0]))
-        for criterion in self._criteria:
-            if _surely_not(criterion, texts):
+        length, tokens = len(texts[0]), [text[-1] for text in texts]
+        last = torch.tensor(tokens)[:, None].expand(-1, length)
+        for asked in self._criteria:
+            if asked.surely_not(length, tokens):
                 continue
+            criterion = asked.criterion
             known = type(criterion) in _LAST_TOKEN
             given = last if known else torch.tensor(texts, device=self._device)
             fired = torch.as_tensor(criterion(given, None)).expand(len(stops))

@@ -43,6 +43,7 @@ class Strategy:
     fixed: dict[str, Any]
     decoder_only: bool = False  # it cannot decode behind an encoder
     drafts: bool = False  # it has tokens judged that may be thrown away
+    heads: bool = False  # the model's own draft heads write them
     foreign: bool = False  # it runs code that comes with its settings
     reshape: Reshape | None = None  # what it makes of the logits before the processors get them
 
@@ -77,6 +78,7 @@ def strategy(
     params: type,
     decoder_only: bool = False,
     drafts: bool = False,
+    heads: bool = False,
     foreign: bool = False,
     reshape: Reshape | None = None,
     **fixed: Any,
@@ -87,7 +89,7 @@ def strategy(
         if id in _REGISTER:
             raise ValueError(f"two strategies are called {id!r}")
         _REGISTER[id] = Strategy(
-            id, order, params, decode, fixed, decoder_only, drafts, foreign, reshape
+            id, order, params, decode, fixed, decoder_only, drafts, heads, foreign, reshape
         )
         return decode
 

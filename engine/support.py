@@ -62,7 +62,9 @@ def _agrees(model: PreTrainedModel) -> bool:
         return torch.stack([places[tip].reading.logits[places[tip].row] for tip in tips])
 
     try:
-        pooled, plain = logits(Pool(model, positions=64)), logits(Plain(model))
+        # Layers as they are: kernels of our own are checked layer by layer, and in half precision
+        # a whole model makes much of how they round.
+        pooled, plain = logits(Pool(model, positions=64, quick=False)), logits(Plain(model))
     except Exception:  # whatever a model makes of masks and caches it was not written for
         log.info("the trie backend fails on %s", type(model).__name__, exc_info=True)
         return False

@@ -39,8 +39,9 @@ class _Untold:
     """Steps that have their numbers, and what the rest is read off."""
 
     scores: Scores
-    picks: list[tuple[int, int]]  # (row, token) of each
+    picks: list[tuple[int, int]]  # (row, token) of each that has more to tell
     entries: list[Entry]
+    brief: set[int]  # the steps that have not
     numbers: Callable[[], Numbers] | None = None  # once the device has been asked
 
     @property
@@ -64,10 +65,13 @@ class Teller:
         self._untold: deque[_Untold] = deque()
 
     def add(
-        self, scores: Scores, picks: Sequence[tuple[int, int]], entries: Sequence[Entry]
+        self, scores: Scores, picks: Sequence[tuple[int, int] | None], entries: Sequence[Entry]
     ) -> None:
-        """Take in what is to be told; whoever has it wait says when it is time."""
-        self._untold.append(_Untold(scores, list(picks), list(entries)))
+        """Take in what is to be told of each step, if more than that it is there; whoever has it
+        wait says when it is time."""
+        read = [pick for pick in picks if pick is not None]
+        brief = {entry.id for entry, pick in zip(entries, picks, strict=True) if pick is None}
+        self._untold.append(_Untold(scores, read, list(entries), brief))
         if not self.waits or len(self._untold) > MOST:
             self.tell()
 
@@ -91,7 +95,9 @@ class Teller:
                     marks = green(given, stages, untold.picks)
             vocabulary = reading.logits.shape[-1]
             told = observed(untold.numbers(), stages, untold.picks, vocabulary, self._speller)
-            for entry, seen, mark in zip(untold.entries, told, marks, strict=True):
+            rest = zip(told, marks, strict=True)
+            for entry in untold.entries:
+                seen, mark = (None, {}) if entry.id in untold.brief else next(rest)
                 self._recorder.write(entry, seen, mark)
 
     def forget(self) -> None:

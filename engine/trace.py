@@ -85,7 +85,8 @@ class Step:
     incomplete. ``notes`` hold the numbers only this strategy knows.
 
     A decoding of somebody's own may take tokens in ways that cannot be seen: then there is no
-    ``distribution``, nor a ``raw`` and a ``rank``.
+    ``distribution``, nor a ``raw`` and a ``rank``. Nor are there any of a token in a tree of drafts
+    that nobody judged.
     """
 
     id: int

@@ -24,6 +24,7 @@ from engine.trace_json import write_all
 from playground import configs
 from playground.arguments import assignment, choice, write
 from playground.lab import Choice, Playground
+from playground.speculation import cli as speculation
 from playground.watermarks import cli, cli_calibrate
 
 
@@ -174,6 +175,7 @@ def _parser() -> argparse.ArgumentParser:
 
     detect = cli.add_detect(commands)
     calibrate = cli_calibrate.add_calibrate(commands)
+    race = speculation.add_race(commands)
 
     recipe = commands.add_parser("recipe", help="write a strategy as a custom_generate folder")
     recipe.set_defaults(command=_recipe)
@@ -188,7 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("--save", metavar="NAME", help="write a run's config as NAME.json there")
     config.add_argument("--run", default="greedy", metavar="STRATEGY[:NAME=VALUE,...]")
 
-    for command in (compare, detect, calibrate, config):
+    for command in (compare, detect, calibrate, race, config):
         command.add_argument("--model", default=models.DEFAULT, help="a name, folder or Hub id")
         command.add_argument(
             "--set", action="append", default=[], metavar="NAME=VALUE", help="a further setting"

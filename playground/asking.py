@@ -6,7 +6,7 @@ Knows what this model and whoever runs it allow. Refuses to run anything.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -99,7 +99,16 @@ class Asking:
                 f"{len(choices)} strategies; at most {self._limits.strategies} run side by side"
             )
         lengths = (len(begin.ids), len(begin.prefix))
-        return [self.request(choice, shared, *lengths) for choice in choices]
+        return [self._filled(self.request(choice, shared, *lengths)) for choice in choices]
+
+    def usual(self, strategy: Strategy) -> dict[str, Any]:
+        """What a strategy is told here where nobody says: who drafts for it, if that is open."""
+        draft = strategy.own_settings.get("assistant_model")
+        return self._drafts.usual if draft is not None and draft.default is None else {}
+
+    def _filled(self, request: Request) -> Request:
+        usual = self.usual(request.strategy)
+        return replace(request, settings={**usual, **request.settings})
 
     def request(
         self, choice: Choice, shared: Mapping[str, Any], prompt: int, prefix: int = 0

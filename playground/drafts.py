@@ -1,7 +1,7 @@
 """Draft models: loaded when a run names one, kept for the next, and given the run's prompt to read.
 
-Knows where drafts come from: a model by name, the model itself, or its first layers. Refuses to
-know how they are used.
+Knows where drafts come from: a model by name, the one that was trained for the model, the model
+itself, or its first layers. Refuses to know how they are used.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from itertools import chain, count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from engine import models
+from engine import models, trained
+from engine.draft_tree import TreeDrafter
 from engine.errors import PlaygroundError, did_you_mean
+from engine.heads import Heads
 from engine.model import Model
 from engine.node import Source
 from engine.prompt import Prompt, read
@@ -26,10 +29,16 @@ KEPT = 2  # draft models in memory; one more lets the one go that was not used f
 
 
 class Drafts:
-    """The draft models of one lab. ``allowed`` are the names runs may give; None allows any."""
+    """The draft models of one lab. ``allowed`` are the names runs may give; None allows any.
+    ``heads`` are the model's draft heads, where not those that come with it."""
 
     def __init__(
-        self, model: Model, readers: Readers, positions: int, allowed: Collection[str] | None
+        self,
+        model: Model,
+        readers: Readers,
+        positions: int,
+        allowed: Collection[str] | None,
+        heads: Heads | None = None,
     ) -> None:
         self._model = model
         self._readers = readers
@@ -39,12 +48,20 @@ class Drafts:
         self._loaded: OrderedDict[str, tuple[Model, Readers]] = OrderedDict()
         # Models that callers hold: those of a comparison may be more than are kept.
         self._adopted: WeakValueDictionary[str, Model] = WeakValueDictionary()
+        self._trees = TreeDrafter(heads) if heads is not None else None
 
     def adopt(self, model: Model) -> str:
         """Take in a model that is loaded already; gives the name to ask for it by."""
         names = chain([model.name], (f"{model.name} ({number})" for number in count(2)))
         with self._lock:
             return next(name for name in names if self._adopted.setdefault(name, model) is model)
+
+    @cached_property
+    def usual(self) -> dict[str, Any]:
+        """What a run is told that may name a draft model and names none: the one that was trained
+        for the model, and how that is best used; nothing where there is none."""
+        own = trained.drafts_for(trained.target_of(self._model) or "")
+        return {"assistant_model": own[0], **trained.DRAFTING} if own else {}
 
     def source(self, settings: Mapping[str, Any], target: Source, length: int) -> Source | None:
         """Who drafts under these settings, if anybody, with the target's prompt to read."""
@@ -53,8 +70,27 @@ class Drafts:
             return self._inside(layers, target, length)
         if "assistant_model" in settings:
             name = settings["assistant_model"]
-            return self._named(name, target, length) if name else self._inside(0, target, length)
+            if not name or self._is_own(name):
+                return self._inside(0, target, length)
+            return self._named(name, target, length)
         return None
+
+    def heads(self, strategy: str) -> TreeDrafter:
+        """The model's draft heads at work, read when a strategy first wants them."""
+        with self._lock:
+            if self._trees is None:
+                found = trained.heads(self._model)
+                if found is None:
+                    raise PlaygroundError(
+                        f"{strategy} needs draft heads, and {self._model.name} has none; they were"
+                        f" trained for {', '.join(trained.TARGETS)}"
+                    )
+                self._trees = TreeDrafter(found)
+            return self._trees
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a name is the model's own, and not another's that goes by the same."""
+        return name == self._model.name and self._adopted.get(name) in (None, self._model)
 
     def _half(self) -> int:
         config = self._model.module.config.get_text_config(decoder=True)
@@ -99,6 +135,8 @@ class Drafts:
             return known
 
     def _fetch(self, name: str) -> Model:
+        if name == self.usual.get("assistant_model"):
+            return trained.draft(self._model)
         if self._allowed is not None and name not in self._allowed:
             near, allowed = did_you_mean(name, self._allowed), ", ".join(self._allowed) or "none"
             raise PlaygroundError(

@@ -21,6 +21,7 @@ from transformers import (
 import strategies
 from engine import loop, models
 from engine.errors import PlaygroundError
+from engine.heads import Heads
 from engine.model import Model
 from engine.node import Source
 from engine.pace import Pace
@@ -45,8 +46,9 @@ class Playground:
     """Compares decoding strategies on one model.
 
     ``model`` is an embedded model's name, a folder, a Hub id, or a loaded `Model`. ``drafts`` are
-    the names that runs may give for a draft model; without them, any. Whoever lets strangers ask
-    sets ``allow_custom`` to False: else a run may name code to be run.
+    the names that runs may give for a draft model; without them, any. ``heads`` are draft heads for
+    the model; without them, those that come with it, if any do. Whoever lets strangers ask sets
+    ``allow_custom`` to False: else a run may name code to be run.
     """
 
     def __init__(
@@ -55,13 +57,14 @@ class Playground:
         *,
         limits: Limits | None = None,
         drafts: Collection[str] | None = None,
+        heads: Heads | None = None,
         allow_custom: bool = True,
     ) -> None:
         self.limits = limits or Limits()
         self.model = models.load(model) if isinstance(model, str) else model
         self.speller = Speller(self.model.tokenizer)
         self._readers = Readers(self.model.module, self.limits.positions)
-        self._drafts = Drafts(self.model, self._readers, self.limits.positions, drafts)
+        self._drafts = Drafts(self.model, self._readers, self.limits.positions, drafts, heads)
         self._asking = Asking(self.model, self.limits, self._drafts, allow_custom)
         self._calls = _CallCounter(self.model.module)
 
@@ -141,7 +144,7 @@ class Playground:
             inherited = getattr(own, name, None)
             inherited = usual.get(name) if inherited is None else inherited
             values[name] = inherited if setting.default is None else setting.default
-        return values
+        return {**values, **self._asking.usual(found)}
 
     def configuration(self, choice: Choice, **shared: Any) -> GenerationConfig:
         """The generation config a run would have: the model's own, changed by its settings."""
@@ -178,6 +181,8 @@ class Playground:
             _refuse_memory(prepared)
             drafts = self._drafts.source(vars(params), source, length)
         run = self._begun(source, request, prepared, params, drafts)
+        if found.heads:
+            run.heads = self._drafts.heads(found.id)
         return run, lambda run: found.decode(run, params)
 
     def _scoring(

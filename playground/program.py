@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from engine import trained
 from engine.model import Model
 from engine.models import EMBEDDED
 from engine.prompt import Chat
@@ -84,7 +85,8 @@ class Program:
     def _load(self, name: str, model: str = "model", tokenizer: str = "tokenizer") -> Iterator[str]:
         path = Path(name).expanduser()
         files = path.is_dir() and any(path.glob("*.safetensors"))
-        if name in EMBEDDED or path.suffix == ".gguf" or (path.is_dir() and not files):
+        ours = name in EMBEDDED or name in trained.names()
+        if ours or path.suffix == ".gguf" or (path.is_dir() and not files):
             self._imports.add("engine.models", "load")
             yield assigned("loaded", Call("load", (name,)))
             yield f"{model}, {tokenizer} = loaded.module, loaded.tokenizer"

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.deciding import highest
 from engine.run import Node, Pick, Run
 from engine.settings import setting
 from engine.trace import Stop
@@ -89,8 +90,20 @@ class Candidates:
         run: Run, nodes: Sequence[Node], scores: Tensor, totals: Tensor, places: Tensor
     ) -> Candidates:
         """Those at some places of the flattened scores, (beams * vocab,)."""
-        # Both in one question to the device: float64 holds either as it is.
-        told = torch.stack([places.double(), scores.flatten()[places].double()]).cpu()
+        return Candidates._told(run, nodes, scores, totals, _with_scores(places, scores).cpu())
+
+    @staticmethod
+    def best(
+        run: Run, nodes: Sequence[Node], scores: Tensor, totals: Tensor, count: int
+    ) -> Candidates:
+        """Those with the highest sums."""
+        told = run.ask(_best, scores, totals, count=count)
+        return Candidates._told(run, nodes, scores, totals, told)
+
+    @staticmethod
+    def _told(
+        run: Run, nodes: Sequence[Node], scores: Tensor, totals: Tensor, told: Tensor
+    ) -> Candidates:
         at = [divmod(place, scores.shape[-1]) for place in told[0].long().tolist()]
         rows, tokens = [row for row, _ in at], [token for _, token in at]
         parents = [nodes[row] for row in rows]
@@ -117,6 +130,17 @@ class Candidates:
     def picks(self, events: Sequence[str], notes: Sequence[dict[str, Any]]) -> list[Pick]:
         """What to tell the trace of each."""
         return list(map(Pick, self.parents, self.tokens, events, notes))
+
+
+def _best(scores: Tensor, totals: Tensor, count: int) -> Tensor:
+    """The places with the highest sums, and the scores there."""
+    sums = with_totals(scores, totals).flatten()
+    return _with_scores(highest(sums[None], count)[0], scores)
+
+
+def _with_scores(places: Tensor, scores: Tensor) -> Tensor:
+    # Both in one question to the device: float64 holds either as it is.
+    return torch.stack([places.double(), scores.flatten()[places].double()])
 
 
 def recorded(score: float) -> float | None:

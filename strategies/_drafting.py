@@ -56,7 +56,7 @@ def by_model(run: Run, params: Drafting, pace: Pace) -> Drafter:
     """Draft with a model of the same vocabulary; its scores go through the same processors."""
 
     def draft(
-        written: list[int], room: int, number: int
+        written: list[int], room: int, number: int, last: Node
     ) -> Generator[Sequence[Ask], list[Node], Proposal]:
         text = [*run.draft.start, *written]
         count = min(pace.tokens, room, run.draft.room(text))

@@ -3,6 +3,10 @@
 Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding": a token x that
 was drawn from q is kept with probability min(1, p(x) / q(x)); the first one that is not gives way
 to a draw from the residual max(0, p - q), normalised. What is kept is distributed as p.
+
+A draft is a chain, or a tree: then the model takes tokens of its own from the root on, and walks as
+long as they are drafted. That a token was drafted says only that what follows it is known already,
+never that it is taken, so texts are distributed as p whatever the tree.
 """
 
 from __future__ import annotations
@@ -21,21 +25,30 @@ from engine.strategy import Ask, Decoding
 @dataclass(frozen=True, eq=False)
 class Proposal:
     """Drafted tokens. ``q`` are the distributions they were drawn from, (drafted, vocab), where
-    there were any; ``notes`` say what else is known of each."""
+    there were any; ``notes`` say what else is known of each. In a tree ``parents`` are the places
+    of the tokens that stand before each, -1 before the first ones."""
 
     tokens: Sequence[int] = ()
     q: Tensor | None = None
     notes: Sequence[Mapping[str, Any]] = ()
+    parents: Sequence[int] | None = None
+
+    @property
+    def above(self) -> Sequence[int]:
+        """The place before each token: a chain is a tree without branches."""
+        return range(-1, len(self.tokens) - 1) if self.parents is None else self.parents
 
 
-# Drafts after the tokens written so far, at most so many, in the round of this number.
-Drafter = Callable[[list[int], int, int], Generator[Sequence[Ask], list[Node], Proposal]]
+# Drafts after the tokens written so far, at most so many ahead, in the round of this number; the
+# node is the last one evaluated, at which the model took the last token.
+Drafter = Callable[[list[int], int, int, Node], Generator[Sequence[Ask], list[Node], Proposal]]
 
 
 class Verdict(NamedTuple):
-    """How many drafted tokens were kept, the token that follows them, and how that came about."""
+    """The places of the drafted tokens that were kept, one behind the other, the token that follows
+    them, and how that came about."""
 
-    accepted: int
+    kept: Sequence[int]
     token: int
     draws: list[float] | None = None  # the random number of each drafted token
     residual: Tensor | None = None  # (vocab,) what the token was drawn from after a rejection
@@ -52,56 +65,74 @@ def speculate(
     while True:
         number += 1
         # One place is left for the token the model itself adds.
-        proposal = yield from draft(written, longest - len(written) - 1, number)
-        path = [*pending, *proposal.tokens]
-        asks: list[Ask] = [(node, *path[:end]) for end in range(1, len(path) + 1)]
+        proposal = yield from draft(written, longest - len(written) - 1, number, node)
+        asks = _asks(node, pending, proposal)
         evaluated = (yield asks) if asks else []
-        chain = [node, *evaluated][len(pending) :]  # before each drafted token, and after the last
-        scores = run.scores(chain)  # (drafted + 1, vocab)
+        nodes = [node, *evaluated][len(pending) :]  # before the draft, and after each of its tokens
+        scores = run.scores(nodes)  # (1 + drafted, vocab)
         p = scores.softmax(-1)
         if do_sample and proposal.q is not None:
             verdict = _weigh(run, p, proposal.tokens, proposal.q)
         elif do_sample:
-            own = run.draw(p)[:, 0]
-            verdict = _match(own.tolist(), proposal.tokens)
+            verdict = _walk(run.draw(p)[:, 0].tolist(), proposal)
         else:
-            verdict = _match(scores.argmax(-1).tolist(), proposal.tokens)
-        kept = list(proposal.tokens[: verdict.accepted])
+            verdict = _walk(scores.argmax(-1).tolist(), proposal)
+        kept = [proposal.tokens[place] for place in verdict.kept]
         if heard and proposal.tokens:
             heard(len(kept) == len(proposal.tokens))
 
-        stops = run.stops(chain[: len(kept)], kept)
-        ended = next((place for place, stop in enumerate(stops) if stop), None)
-        steps = run.record(_told(chain, proposal, verdict, p, number, ended))
+        path = [nodes[0], *(nodes[place + 1] for place in verdict.kept)]
+        stops = run.stops(path[:-1], kept)
+        ended = next((at for at, stop in enumerate(stops) if stop), None)
+        told = _told(nodes, proposal, verdict, p, number, ended)
         if ended is not None and (stop := stops[ended]):
-            run.show([steps[ended]])
-            return run.finish([(steps[ended], None, stop)], stop)
+            tip = run.record(told)[verdict.kept[ended]]
+            run.show([tip])
+            return run.finish([(tip, None, stop)], stop)
 
-        after = chain[len(kept)]
-        if verdict.residual is not None:
+        after, token = path[-1], verdict.token
+        event = _closing(proposal, verdict)
+        closing = Pick(after, token, event, {"round": number, "verdict": event})
+        if verdict.residual is None:
+            step = run.record([*told, closing])[-1]
+        else:
+            run.record(told)
             run.reshape(after, "residual", verdict.residual.log())
-        event = "chosen" if not proposal.tokens else "bonus" if after is chain[-1] else "resampled"
-        step = run.choose(after, verdict.token, event, round=number, verdict=event)
+            [step] = run.record([closing])
         run.show([step])
-        [stop] = run.stops([after], [verdict.token])
+        [stop] = run.stops([after], [token])
         if stop:
             return run.finish([(step, None, stop)], stop)
-        written += [*kept, verdict.token]
-        node, pending = after, [verdict.token]
+        written += [*kept, token]
+        node, pending = after, [token]
 
 
-def _match(own: Sequence[int], drafted: Sequence[int]) -> Verdict:
-    """Keep drafted tokens for as long as they are what the model itself takes."""
-    matches = [token == ours for token, ours in zip(drafted, own, strict=False)]
-    accepted = [*matches, False].index(False)
-    return Verdict(accepted, own[accepted])
+def _asks(node: Node, pending: Sequence[int], proposal: Proposal) -> list[Ask]:
+    """What to evaluate: the token that is not yet, and every drafted one behind it."""
+    paths = {-1: tuple(pending)}
+    for place, (above, token) in enumerate(zip(proposal.above, proposal.tokens, strict=True)):
+        paths[place] = (*paths[above], token)
+    return [(node, *path) for path in paths.values() if path]
+
+
+def _walk(own: Sequence[int], proposal: Proposal) -> Verdict:
+    """Keep drafted tokens for as long as they are what the model itself takes, which ``own`` says
+    of the place before the draft and of each one in it."""
+    drafted = zip(proposal.above, proposal.tokens, strict=True)
+    places = {pair: place for place, pair in enumerate(drafted)}
+    at, kept = -1, list[int]()
+    while (at, own[at + 1]) in places:
+        at = places[at, own[at + 1]]
+        kept.append(at)
+    return Verdict(kept, own[at + 1])
 
 
 def _weigh(run: Run, p: Tensor, drafted: Sequence[int], q: Tensor) -> Verdict:
     """Keep a token with probability min(1, p/q); replace the first lost one from the residual."""
     draws = torch.rand(len(drafted), generator=run.generator, device=p.device)
     # Draws are from [0, 1): one of 0 must not keep a token that the processors have cut.
-    holds = draws < _of(drafted, p) / _of(drafted, q)
+    places = range(len(drafted))
+    holds = draws < _of(drafted, p, places) / _of(drafted, q, places)
     accepted = [*holds.tolist(), False].index(False)
     left, residual = p[accepted], None
     if accepted < len(drafted):
@@ -110,11 +141,19 @@ def _weigh(run: Run, p: Tensor, drafted: Sequence[int], q: Tensor) -> Verdict:
         # Where p and q differ by rounding alone nothing is left over, and p itself is right.
         left = residual = rest / total if total > 0 else left
     token = int(run.draw(left))
-    return Verdict(accepted, token, draws.tolist(), residual)
+    return Verdict(range(accepted), token, draws.tolist(), residual)
+
+
+def _closing(proposal: Proposal, verdict: Verdict) -> str:
+    """What the model's own token at the end of a round is: beyond a draft, or in its place."""
+    if not proposal.tokens:
+        return "chosen"
+    last = verdict.kept[-1] if verdict.kept else -1
+    return "resampled" if last in proposal.above else "bonus"
 
 
 def _told(
-    chain: Sequence[Node],
+    nodes: Sequence[Node],
     proposal: Proposal,
     verdict: Verdict,
     p: Tensor,
@@ -123,18 +162,22 @@ def _told(
 ) -> list[Pick]:
     """Every drafted token with what became of it.
 
-    What stands behind a rejected token, or behind the end of the text, is ignored: nobody judged
-    it.
+    Rejected is what stood where the model took another token. What stands behind a rejected token,
+    or behind the end of the text, is ignored: nobody judged it. A tree has many such tokens, and
+    little is told of them.
     """
     if not proposal.tokens:
         return []
-    accepted = verdict.accepted if ended is None else ended + 1
-    kept_by = _of(proposal.tokens, p).tolist()
-    drawn_by = None if proposal.q is None else _of(proposal.tokens, proposal.q).tolist()
+    kept = verdict.kept if ended is None else verdict.kept[: ended + 1]
+    accepted, judged = set(kept), {-1, *(kept if ended is None else kept[:-1])}
+    kept_by = _of(proposal.tokens, p, [above + 1 for above in proposal.above]).tolist()
+    drawn_by = None
+    if proposal.q is not None:
+        drawn_by = _of(proposal.tokens, proposal.q, range(len(proposal.tokens))).tolist()
     picks = []
-    for place, token in enumerate(proposal.tokens):
-        lost = place == accepted and ended is None
-        fate = "accepted" if place < accepted else "rejected" if lost else "ignored"
+    for place, (above, token) in enumerate(zip(proposal.above, proposal.tokens, strict=True)):
+        lost = "rejected" if above in judged else "ignored"
+        fate = "accepted" if place in accepted else lost
         notes: dict[str, Any] = {"round": number, "verdict": fate, "p": _short(kept_by[place])}
         if drawn_by:
             notes["q"] = _short(drawn_by[place])
@@ -142,14 +185,17 @@ def _told(
             notes["draw"] = round(verdict.draws[place], 6)
         if proposal.notes:
             notes |= proposal.notes[place]
-        picks.append(Pick(chain[place], token, "drafted" if fate == "ignored" else fate, notes))
+        ignored = fate == "ignored"
+        brief = ignored and proposal.parents is not None
+        event = "drafted" if ignored else fate
+        picks.append(Pick(nodes[above + 1], token, event, notes, brief))
     return picks
 
 
-def _of(tokens: Sequence[int], probs: Tensor) -> Tensor:
-    """The probability of each token at its own place, read at once: (tokens,)."""
-    at = torch.tensor(tokens, device=probs.device)[:, None]
-    return probs[: len(tokens)].gather(-1, at)[:, 0]
+def _of(tokens: Sequence[int], probs: Tensor, rows: Sequence[int]) -> Tensor:
+    """The probability of each token in its own row, read at once: (tokens,)."""
+    at = torch.tensor([list(rows), list(tokens)], device=probs.device)
+    return probs[at[0], at[1]]
 
 
 def _short(probability: float) -> float:

@@ -25,8 +25,7 @@ def beam_sample(run: Run, params: Params) -> Decoding:
     Less dull than beam search, more coherent than plain sampling. Equal seeds give equal draws.
     """
 
-    def drawn(sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        places = run.draw(sums.softmax(-1)[None], count)[0].to(sums.device)
-        return sums[places], places
+    def drawn(sums: Tensor, count: int) -> Tensor:
+        return run.draw(sums.softmax(-1)[None], count)[0].to(sums.device)
 
     return search(run, params, drawn)

@@ -18,8 +18,8 @@ from engine.strategy import Decoding, strategy
 from engine.trace import Stop
 from strategies._beams import NEVER, Beams, Candidates, breadth, first_totals, with_totals
 
-# Picks candidates from the summed scores of all continuations, (continuations,): sums and places.
-Draw = Callable[[Tensor, int], tuple[Tensor, Tensor]]
+# Picks candidates from the summed scores of all continuations, (continuations,): their places.
+Draw = Callable[[Tensor, int], Tensor]
 
 
 @strategy("beam_search", order=3, params=Beams, do_sample=False)
@@ -35,22 +35,20 @@ def beam_search(run: Run, params: Beams) -> Decoding:
 generate = custom_generate(beam_search)
 
 
-def best(sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The highest of all sums."""
-    top = sums.topk(count)
-    return top.values, top.indices
-
-
-def search(run: Run, params: Beams, draw: Draw = best) -> Decoding:
-    """Beam search over whatever ``draw`` picks as the candidates of a step."""
+def search(run: Run, params: Beams, draw: Draw | None = None) -> Decoding:
+    """Beam search over the best continuations, or over whatever ``draw`` picks of a step's."""
     width = params.num_beams
+    looked_at = width * breadth(run)
     nodes = [run.root] * width
     totals = first_totals(width)
     finished = Finished(run, params)
     for length in count(1):
         scores = run.scores(nodes, log_probs=True)  # (beams, vocab)
-        _, places = draw(with_totals(scores, totals).flatten(), width * breadth(run))
-        found = Candidates.at(run, nodes, scores, totals, places)
+        if draw is None:
+            found = Candidates.best(run, nodes, scores, totals, looked_at)
+        else:
+            places = draw(with_totals(scores, totals).flatten(), looked_at)
+            found = Candidates.at(run, nodes, scores, totals, places)
         ended = torch.tensor([stop is not None for stop in found.stops])
 
         # The best candidates that have not ended run on.
@@ -93,6 +91,8 @@ class Finished:
         """Take in the candidates that ended; the rule that ends the search, if one does now."""
         width, early = self._params.num_beams, self._params.early_stopping is True
         self._length += 1
+        if not any(found.stops) and not any(self._members) and self._hopeful(totals) > NEVER:
+            return None  # nobody has finished yet: there is nothing to beat
         # Only the best `num_beams` candidates may finish; the others were there to run on.
         finishing = ended & (torch.arange(len(ended)) < width)
         closed = (early and bool(self._full.all())) or not self._improvable
@@ -114,11 +114,15 @@ class Finished:
             if member is not None
         ][: self._returned]
 
-    def _over(self, totals: Tensor, early: bool, stops: list[Stop | None]) -> Stop | None:
+    def _hopeful(self, totals: Tensor) -> Tensor:
+        """The score that the best running beam may hope for."""
         length = self._params.hopeful_length(self._length, self._longest)
+        return totals[0] / self._params.divisor(length)
+
+    def _over(self, totals: Tensor, early: bool, stops: list[Stop | None]) -> Stop | None:
         # Can the best running beam still beat the worst finished one?
         worst = torch.where(self._full, self._scores.min(), NEVER)
-        self._improvable &= bool((totals[0] / self._params.divisor(length) > worst).any())
+        self._improvable &= bool((self._hopeful(totals) > worst).any())
         if all(stops):
             return stops[0]
         if early and bool(self._full.all()):

@@ -11,11 +11,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from engine.deciding import highest
+from engine.graphs import bucket
 from engine.in_transformers import custom_generate
 from engine.run import Node, Pick, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
 
+NUMBERS, SCORE = 4, 3  # of each candidate, and which of them decides
+ROOM = 512  # tokens that a GPU has room for at first
 REMEMBERED = 256  # written tokens that the chosen one's likeness is told to: the last ones
 
 
@@ -40,51 +44,92 @@ def contrastive_search(run: Run, params: Params) -> Decoding:
     resembles that of an earlier token, the more it loses. Keeps long texts from going in circles.
     """
     node = run.root
-    context = _unit(run.states(node))  # (length, width)
+    context = _Context(run.states(node))
     while True:
-        probs, tokens = run.scores([node])[0].softmax(-1).topk(params.top_k)
-        candidates = tokens.tolist()
+        told = run.ask(_most_probable, run.scores([node]), count=params.top_k)
+        candidates, probs = told[0].long().tolist(), told[1].float()
         children = yield [(node, token) for token in candidates]
 
-        # The degeneration penalty is the likeness to the most similar earlier token.
-        ahead = _unit(run.hidden(children))  # (candidates, width)
-        likeness = ahead @ context.T  # (candidates, length)
-        similarity, earlier = likeness.max(-1)
-        scores = (1 - params.penalty_alpha) * probs - params.penalty_alpha * similarity
-        numbers, likeness = _on_host(likeness, probs, similarity, earlier, scores)
-        best = int(numbers[:, 3].argmax())
+        ahead = run.features(children, [-1])[:, 0]  # (candidates, width)
+        alpha = params.penalty_alpha
+        numbers = run.ask(_weighed, ahead, context.visible, context.length, probs, alpha=alpha)
+        likeness = numbers[:, NUMBERS:][:, : int(context.length)]
+        best = int(numbers[:, SCORE].argmax())
 
-        picks = _picks(node, candidates, best, numbers)
+        picks = _picks(node, candidates, best, numbers[:, :NUMBERS])
         picks[best] = _telling(picks[best], likeness[best], len(run.root.ids))
         step = run.record(picks)[best]
         run.show([step])
         [stop] = run.stops([node], [candidates[best]])
         if stop:
             return run.finish([(step, None, stop)], stop)
-        context = torch.cat([context, ahead[best : best + 1]])
+        context.add(ahead[best])
         node = children[best]
 
 
 generate = custom_generate(contrastive_search)
 
 
+class _Context:
+    """The last hidden state at every token of a text that grows, with room for more."""
+
+    def __init__(self, states: Tensor) -> None:
+        self.length = torch.tensor(len(states))
+        self._states = states
+
+    @property
+    def visible(self) -> Tensor:
+        """The states, (length, width); for a GPU with some room behind, so that shapes repeat."""
+        length = int(self.length)
+        room = bucket(length, ROOM) if self._states.device.type == "cuda" else length
+        self._make(room)
+        return self._states[:room]
+
+    def add(self, state: Tensor) -> None:
+        """One more."""
+        length = int(self.length)
+        if length == len(self._states):
+            self._make(bucket(length + 1, ROOM))
+        self._states[length] = state
+        self.length = self.length + 1
+
+    def _make(self, room: int) -> None:
+        if room > len(self._states):
+            more = room - len(self._states)
+            self._states = torch.cat(
+                [self._states, self._states.new_zeros(more, *self._states.shape[1:])]
+            )
+
+
+def _most_probable(scores: Tensor, count: int) -> Tensor:
+    """The most probable tokens of one row of scores and their probabilities, (2, count)."""
+    probs = scores.softmax(-1)
+    tokens = highest(probs, count)
+    return torch.cat([tokens, probs.gather(-1, tokens)]).double()
+
+
+def _weighed(ahead: Tensor, context: Tensor, length: Tensor, probs: Tensor, alpha: float) -> Tensor:
+    """The numbers of each candidate, then its likeness to every earlier token: float64 holds all of
+    them as they are."""
+    # The degeneration penalty is the likeness to the most similar earlier token.
+    likeness = _unit(ahead) @ _unit(context).T  # (candidates, length)
+    beyond = torch.arange(len(context), device=ahead.device) >= length.to(ahead.device)
+    similarity, earlier = likeness.masked_fill(beyond, -torch.inf).max(-1)
+    probs = probs.to(ahead.device)
+    scores = (1 - alpha) * probs - alpha * similarity
+    columns = torch.stack([each.double() for each in (probs, similarity, earlier, scores)], dim=1)
+    return torch.cat([columns, likeness.double()], dim=1)
+
+
 def _unit(states: Tensor) -> Tensor:
     return torch.nn.functional.normalize(states, dim=-1)
-
-
-def _on_host(likeness: Tensor, *numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """The numbers of each candidate, (candidates, numbers), and its likeness to the text, asked
-    of the device in one go: float64 holds all of them as they are."""
-    columns = torch.stack([of_all.double() for of_all in numbers], dim=1)
-    told = torch.cat([columns, likeness.double()], dim=1).cpu()
-    return told[:, : len(numbers)], told[:, len(numbers) :]
 
 
 def _telling(pick: Pick, likeness: Tensor, start: int) -> Pick:
     """The pick with its likeness to the tokens written before it, and which is the first of those:
     like ``similar_to``, ``since`` counts from the beginning of what the model reads."""
     since = max(start, len(likeness) - REMEMBERED)
-    similarities = [round(value, 3) for value in likeness[since:].tolist()]
+    similarities = likeness[since:].round(decimals=3).tolist()
     return replace(pick, notes={**pick.notes, "similarities": similarities, "since": since})
 
 

@@ -46,7 +46,7 @@ class Params:
             )
 
 
-@strategy("custom", order=13, params=Params, foreign=True)
+@strategy("custom", order=14, params=Params, foreign=True)
 def custom(run: Run, params: Params) -> Decoding:
     """Decodes with code of your own, and shows what of it could be seen.
 

@@ -45,7 +45,7 @@ def prompt_lookup(run: Run, params: Params) -> Decoding:
     """
 
     def draft(
-        written: list[int], room: int, number: int
+        written: list[int], room: int, number: int, last: Node
     ) -> Generator[Sequence[Ask], list[Node], Proposal]:
         text = [*run.root.ids.tolist(), *written]
         found = look_up(text, params.max_matching_ngram_size)

@@ -22,8 +22,9 @@ class Params(Drafting):
 
     assistant_model: str | None = setting(
         None,
-        "The draft model: an embedded one, a folder or a Hub id. Without one the model drafts for "
-        "itself, which shows how it works and saves nothing.",
+        "The draft model: an embedded one, a folder or a Hub id. Without one the draft that was "
+        "trained for the model, if there is one; else, and where it is named itself, the model "
+        "drafts for itself, which shows how it works and saves nothing.",
         kind=str,
     )
 

@@ -43,7 +43,7 @@ def by_respelling(run: Run, params: Drafting, pace: Pace) -> Drafter:
     """Draft the most probable tokens of another vocabulary, and spell them in the model's own."""
 
     def draft(
-        written: list[int], room: int, number: int
+        written: list[int], room: int, number: int, last: Node
     ) -> Generator[Sequence[Ask], list[Node], Proposal]:
         text = [*run.root.ids.tolist(), *written]
         read = run.draft.respelling.to_draft(text)

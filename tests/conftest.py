@@ -15,6 +15,7 @@ EVIL = '<img src=x onerror="window.evil = 1">${1}'
 LONG = (
     "test_golden.py",
     "test_speculative_odds.py",
+    "test_medusa_odds.py",
     "test_access.py",
     "test_trouble.py",
     "test_page.py",

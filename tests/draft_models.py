@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from engine import small_weights, trained
+from engine.heads import Heads
+from engine.model import Model
 from tests.tiny import ALPHABET, KINDS, SHAPE, SIZE, SPECIAL, TOKENS, tiny
 
 WORDS = [*SPECIAL, *ALPHABET]
@@ -69,3 +74,28 @@ def readable(reverse: bool = False) -> Any:
         tokenizer_object=Tokenizer.from_str(json.dumps(spelling)), bos_token="<s>", eos_token="</s>"
     )
     return replace(tiny("llama"), name="reversed", module=module, tokenizer=tokenizer)
+
+
+def train(target: Model, folder: Path, patch: pytest.MonkeyPatch, *, kept: int = 150) -> None:
+    """Have files as if a draft and heads had been trained for a tiny Llama: its own first layer,
+    and heads that know nothing. Only the last tokens of its vocabulary are scored."""
+    module: Any = target.module
+    embedding, output = module.model.embed_tokens.weight.data, module.lm_head.weight.data
+    ids = torch.arange(len(output) - kept, len(output), dtype=torch.int32)
+    own = {
+        name: weight
+        for name, weight in module.state_dict().items()
+        if name.startswith(("model.layers.0.", "model.norm"))
+    }
+    small_weights.save({"kept": ids, **own}, {"layers": 1}, folder / "tiny-draft.safetensors")
+    torch.manual_seed(3)
+    heads = Heads(embedding, output, ids, inner=16, depth=2).state_dict()
+    halves = list(heads.items())[:3], list(heads.items())[3:]
+    for number, half in enumerate(halves):
+        about = {"inner": 16, "depth": 2}
+        file = folder / f"tiny-heads-{number}.safetensors"
+        small_weights.save({**dict(half), **({} if number else {"kept": ids})}, about, file)
+    patch.setattr(trained, "FOLDER", folder)
+    patch.setitem(
+        trained.TARGETS, "tiny", trained._Target((*embedding.shape,), (*trained.mark(embedding),))
+    )

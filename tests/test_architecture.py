@@ -27,8 +27,8 @@ ALLOWED = {
     "playground": set(PACKAGES),
 }
 
-# What a figure may read: what a run did, and what a detector found.
-RECORDS = {"engine.trace", "engine.detection", "engine.windows"}
+# What a figure may read: what a run did, round by round, and what a detector found.
+RECORDS = {"engine.trace", "engine.rounds", "engine.detection", "engine.windows"}
 
 
 def imports(path: Path) -> set[str]:
@@ -132,6 +132,15 @@ def test_the_readmes_python_runs_as_written(
     monkeypatch.setattr("playground.Playground", lambda: embedded)
     exec(example("## From Python"), {})
     assert (tmp_path / "beam.json").is_file()
+
+
+def test_the_readmes_race_runs_as_written(
+    embedded: Playground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("playground.Playground", lambda: embedded)
+    exec(example("## Drafts: do they pay, and do they change anything?"), {})
+    printed = capsys.readouterr().out
+    assert "All 8 tokens are the same." in printed and "50 draws, chi-square" in printed
 
 
 def test_the_readmes_transformers_run_as_written(

@@ -23,6 +23,7 @@ from playground.ui.loading import Labs
 from playground.ui.messages import spoken, warn
 from playground.ui.parts import KINDS, QUICK, QUIET, RUNNING, Parts, buttons, visitor
 from playground.ui.presets import PRESETS, Preset
+from playground.ui.speculative import connecting
 from playground.ui.state import decode
 
 
@@ -33,6 +34,7 @@ def connect(page: gr.Blocks, parts: Parts, labs: Labs, limits: Limits, runs: Run
     _connect_runs(page, parts, labs, runs)
     _connect_arrival(parts, labs, limits, runs)
     tab_events.connect(parts, labs, limits, runs)
+    connecting.connect(parts, labs, limits)
     watermark.connect(parts, labs, limits, runs)
 
 

@@ -9,7 +9,7 @@ import gradio as gr
 
 from playground.ui import web
 
-CSS = [web.path("page.css"), web.path("reach.css"), web.path("labs.css")]
+CSS = [web.path(f"{name}.css") for name in ("page", "reach", "labs", "speculative")]
 JS = web.text("reach.js")
 
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")

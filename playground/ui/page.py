@@ -10,7 +10,7 @@ import gradio as gr
 from gradio.components import Component
 
 from engine.settings import SHARED, Limits
-from playground.ui import across, api, browser, live, step, take, tree, watermark, why
+from playground.ui import across, api, browser, live, speculative, step, take, tree, watermark, why
 from playground.ui.card_events import draw_cards
 from playground.ui.controls import carriable, control
 from playground.ui.deck import Deck
@@ -143,10 +143,12 @@ def _tabs(labs: Labs, limits: Limits) -> Tabs:
             reasons = why.tab()
         with gr.Tab("Across strategies", id="across") as of_across:
             beside = across.tab()
+        with gr.Tab("Speculative", id="speculative") as of_speculative:
+            drafts = speculative.tab(limits)
         with gr.Tab("Watermark", id="watermark") as of_watermark:
             marks = watermark.tab(labs, limits)
         with gr.Tab("Take it with you", id="take") as of_take:
             taken = take.tab()
     each = {"step": of_step, "tree": of_tree, "why": of_why, "across": of_across}
-    each |= {"watermark": of_watermark, "take": of_take}
-    return Tabs(all_tabs, gr.State("step"), each, reasons, beside, marks, taken)
+    each |= {"speculative": of_speculative, "watermark": of_watermark, "take": of_take}
+    return Tabs(all_tabs, gr.State("step"), each, reasons, beside, drafts, marks, taken)

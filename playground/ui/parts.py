@@ -18,6 +18,7 @@ from playground.ui.figures import Figures
 from playground.ui.take import Take
 
 if TYPE_CHECKING:  # its sections name these parts themselves
+    from playground.ui.speculative import Speculative
     from playground.ui.watermark import Watermark
 
 KINDS = ("text to continue", "message to answer")
@@ -94,6 +95,7 @@ class Tabs:
     each: Mapping[str, gr.Tab]
     why: Figures
     across: Across
+    speculative: Speculative
     watermark: Watermark
     take: Take
 

@@ -44,6 +44,7 @@ GREEN = {
     "speculative": _DRAFTS,
     "universal_speculative": _DRAFTS,
     "early_exit": _DRAFTS,
+    "medusa": _DRAFTS,
     "prompt_lookup": (
         "Copied words are kept only where the marked model takes them too, so the mark is as "
         "strong as without copies; but what is copied often repeats an n-gram, which is evidence "
@@ -84,6 +85,7 @@ SYNTHID = {
     "speculative": _REMEMBERS,
     "universal_speculative": _REMEMBERS,
     "early_exit": _REMEMBERS,
+    "medusa": _REMEMBERS,
     "prompt_lookup": _REMEMBERS,
     "custom": "This decoding is somebody's own: what it does with the mark is not known here.",
 }

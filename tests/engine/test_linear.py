@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from engine import attention, linear, models
-from engine.linear import ROWS, Packed
+from engine.linear import FEW, ROWS, Packed
 from engine.pool import Pool
 
 SHAPE = {
@@ -34,7 +34,7 @@ def pair(request, monkeypatch):
         for layer in model.model.layers:
             nn.init.normal_(layer.self_attn.q_proj.bias)
     quick = deepcopy(model)
-    monkeypatch.setattr(linear, "_pays", lambda families: True)
+    monkeypatch.setattr(linear, "_pays", lambda families, rows=0: True)
     assert linear.pack(quick)
     attention.group(quick)
     return model, quick
@@ -51,6 +51,23 @@ def test_any_number_of_rows_gives_the_same_logits(pair, rows):
     ids = torch.randint(0, 96, (1, rows), generator=torch.Generator().manual_seed(rows))
     with torch.no_grad():
         torch.testing.assert_close(quick(ids).logits, model(ids).logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [FEW[0], 2, FEW[-1], FEW[-1] + 1])
+def test_weights_of_eight_bits_are_near_enough_for_drafts(pair, rows):
+    model, quick = pair
+    rough = deepcopy(model)
+    assert linear.pack(rough, like=quick, rough=True)
+    ids = torch.randint(0, 96, (1, rows), generator=torch.Generator().manual_seed(rows))
+    with torch.no_grad():
+        found, expected = rough(ids).logits, model(ids).logits
+    error = float((found - expected).norm() / expected.norm())
+    assert error < 1e-5 if rows not in FEW else 1e-4 < error < 0.05
+
+
+def test_what_did_not_pay_for_one_model_is_not_tried_for_another_like_it(pair):
+    model, _ = pair
+    assert not linear.pack(deepcopy(model), like=model)
 
 
 def test_layers_that_read_one_input_are_one_product(pair):

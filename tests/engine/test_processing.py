@@ -3,6 +3,7 @@
 import torch
 from transformers.generation import logits_process as theirs
 
+from engine.drawing import clocks
 from engine.processing import Processing, _recordable, processed
 
 WARPERS = [
@@ -25,6 +26,17 @@ def test_recorded_processors_leave_what_they_leave_one_by_one() -> None:
         for ours, theirs_ in zip(recorded, expected, strict=True):
             assert torch.equal(ours.scores, theirs_.scores)
     assert torch.equal(scores, before)
+
+
+def test_what_is_drawn_in_one_launch_is_what_is_drawn_afterwards() -> None:
+    scores, processing = torch.randn(3, 500) * 3, Processing()
+    ours, theirs_ = (torch.Generator().manual_seed(4) for _ in range(2))
+    for _ in range(3):
+        expected, tokens = processing.drawn(WARPERS, [(1,)] * 3, scores, 1, theirs_)
+        stages, drawn = processing.recorded_draw(WARPERS, scores, clocks(scores, ours))
+        assert torch.equal(drawn, tokens)
+        for own, other in zip(stages, expected, strict=True):
+            assert own.name == other.name and torch.equal(own.scores, other.scores)
 
 
 def test_only_processors_that_are_plain_numbers_are_recorded() -> None:

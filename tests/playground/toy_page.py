@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
-from transformers import GenerationConfig
+from transformers import GenerationConfig, PreTrainedConfig
 
 from engine.settings import Limits
 from engine.trace import (
@@ -136,7 +136,9 @@ def forever(stop):
 
 class Lab:
     model = SimpleNamespace(
-        name="toy", module=SimpleNamespace(generation_config=GenerationConfig())
+        name="toy",
+        is_encoder_decoder=False,
+        module=SimpleNamespace(generation_config=GenerationConfig(), config=PreTrainedConfig()),
     )
 
     def __init__(self, gate=Path("/dev/null"), pause=lambda seconds: None):
@@ -154,7 +156,7 @@ class Lab:
         id, settings = choice
         return configs.configured(GenerationConfig(), find(id), settings)
 
-    def stream(self, prompt, runs, *, stop, **shared):
+    def stream(self, prompt, runs, *, stop=None, **shared):
         if prompt == "broken":
             raise RuntimeError("a bug")
         if len(runs) == 1:  # a fork

@@ -32,6 +32,7 @@ from transformers import (
 
 from engine.run import Pick
 from engine.trace import Stop
+from engine.trained import KeptHead
 from playground import Limits, Playground
 from strategies import _speculation
 from strategies._speculation import Verdict
@@ -59,7 +60,8 @@ DRAFTING = {
 
 @cache
 def model(name: str) -> LlamaForCausalLM:
-    """The target, or a draft model: much like it, nothing like it, or its opposite."""
+    """The target, or a draft model: much like it, nothing like it, its opposite, or like it where
+    it scores a token at all."""
     torch.manual_seed(5 if name == "bad" else 1)
     module = LlamaForCausalLM(
         LlamaConfig(
@@ -74,11 +76,13 @@ def model(name: str) -> LlamaForCausalLM:
             bos_token_id=None,
         )
     )
-    if name == "good":
+    if name in ("good", "few"):
         for weights in module.parameters():
             weights.data += 0.02 * torch.randn_like(weights)
     if name == "adversarial":  # its mass is where the target has least
         module.lm_head.weight.data *= -1
+    if name == "few":
+        module.lm_head = KeptHead(module.lm_head.weight.data, torch.tensor([6, 0, 3, 4]))
     return module.eval()
 
 
@@ -211,6 +215,13 @@ def p_value(counts: Tensor, scores: Tensor) -> float:
     return float(torch.special.gammaincc(freedom / 2.0, chi_square / 2))
 
 
+def test_a_draft_that_scores_few_tokens_leaves_the_models_own_distribution() -> None:
+    assert table("few")[1].softmax(-1).count_nonzero() == 4
+    run = Lean(seed=3, target=table("target"), draft=table("few"))
+    counts = run.written(speculative, Params(**DRAFTING), DRAWS // 10)
+    assert p_value(counts, table("target")) > ALARM
+
+
 @pytest.mark.parametrize("draft", ["good", "bad", "adversarial"])
 def test_any_draft_leaves_the_models_own_distribution(draft: str) -> None:
     run = Lean(seed=3, target=table("target"), draft=table(draft))
@@ -240,13 +251,13 @@ def test_copies_that_nobody_drew_leave_the_models_own_distribution(size: int) ->
 def accept_all(run: Any, p: Tensor, drafted: list[int], q: Tensor) -> Verdict:
     """Wrong: keeps the draft whatever the model says."""
     token = int(run.draw(p[-1]))
-    return Verdict(len(drafted), token, [0.0] * len(drafted))
+    return Verdict(range(len(drafted)), token, [0.0] * len(drafted))
 
 
 def forget_the_residual(run: Any, p: Tensor, drafted: list[int], q: Tensor) -> Verdict:
     """Wrong: replaces a lost token from p instead of from the residual."""
     verdict = WEIGH(run, p, drafted, q)
-    again = int(run.draw(p[verdict.accepted]))
+    again = int(run.draw(p[len(verdict.kept)]))
     return verdict if verdict.residual is None else verdict._replace(token=again)
 
 

@@ -48,7 +48,7 @@ class Jobs:
         assert Context.root_block is not None, "parts are connected while the page is built"
         Context.root_block.unload(leave)
 
-    def follow(self, visitor: str, work: Work) -> Iterator[list[Any]]:
+    def follow(self, visitor: str, work: Work, refresh: float = REFRESH) -> Iterator[list[Any]]:
         """Do the work in a thread of its own; gives what it tells, some at a time.
 
         Closing the iterator stops the work. What the work raises is raised here.
@@ -57,7 +57,7 @@ class Jobs:
         news: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=self._do, args=(visitor, stop, work, news), daemon=True).start()
         try:
-            yield from gathered(news, REFRESH)
+            yield from gathered(news, refresh)
         finally:
             stop.set()
 

@@ -1,0 +1,67 @@
+"""Draft heads for tests: some that know nothing, and some that know what their model will say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from engine.heads import Heads
+from engine.model import Model
+from tests.tiny import SHAPE, TOKENS, tiny
+
+
+def weights(model: Model) -> tuple[Tensor, Tensor]:
+    """A model's embeddings and its output matrix."""
+    module: Any = model.module
+    embedding = module.get_input_embeddings().weight.detach()
+    return embedding, module.get_output_embeddings().weight.detach()
+
+
+def clueless(model: Model, depth: int = 3, kept: int | None = None) -> Heads:
+    """Heads with random weights, of the last tokens of the vocabulary where not of all."""
+    torch.manual_seed(3)
+    embedding, output = weights(model)
+    ids = torch.arange(len(output) - (kept or len(output)), len(output))
+    return Heads(embedding, output, ids, 16, depth).eval().requires_grad_(False)
+
+
+@cache
+def forgetful(memory: float = 0.0) -> Model:
+    """A Llama in which the last token matters alone; with a memory, the others somewhat."""
+    torch.manual_seed(11)
+    module = LlamaForCausalLM(LlamaConfig(**SHAPE, **TOKENS)).eval()
+    for layer in module.model.layers:
+        layer.self_attn.o_proj.weight.data *= memory
+        layer.mlp.down_proj.weight.data *= memory
+    return replace(tiny("llama"), name=f"forgetful {memory}", module=module)
+
+
+class Knowing(Heads):
+    """Heads that say what a forgetful model says behind a token, more or less."""
+
+    norm: Any
+    noise: Tensor
+
+    def state(self, depth: int, states: Tensor, tokens: Tensor) -> Tensor:
+        """The state after a token, which is all that matters."""
+        state: Tensor = self.norm(self._embedding[0][tokens])
+        return state
+
+    def logits(self, states: Tensor) -> Tensor:
+        """What follows, the same error for every state added."""
+        return super().logits(states) + self.noise
+
+
+def knowing(model: Model, depth: int = 4, noise: float = 0.0) -> Heads:
+    """Heads that are right about a forgetful model, but for some noise."""
+    embedding, output = weights(model)
+    heads = Knowing(embedding, output, torch.arange(len(output)), 4, depth).requires_grad_(False)
+    module: Any = model.module
+    heads.norm = module.model.norm
+    heads.noise = noise * torch.randn(len(output), generator=torch.Generator().manual_seed(5))
+    return heads

@@ -1,0 +1,415 @@
+"""Trees of drafts: the text is the model's own, and every drafted token is told of."""
+
+import math
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine import telling
+from engine.draft_tree import Size, Tree, TreeDrafter
+from engine.heads import Heads
+from engine.model import Model
+from engine.trace import Step, Trace
+from playground import Limits, Playground, PlaygroundError
+from tests.draft_models import readable, train
+from tests.heads import clueless, forgetful, knowing
+from tests.tiny import SIZE, tiny
+
+PROMPT = "Hello there, hello"
+DRAFTED, OWN = ("accepted", "rejected", "ignored"), ("chosen", "resampled", "bonus")
+FORGETFUL: dict[str, tuple[Model, Heads]] = {
+    "right": (forgetful(), knowing(forgetful())),
+    "noisy": (forgetful(), knowing(forgetful(), noise=1.5)),
+    "nearly right": (forgetful(0.05), knowing(forgetful(0.05))),
+    "clueless": (forgetful(), clueless(forgetful(), kept=100)),
+}
+SHARED: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "repetition": {"repetition_penalty": 1.4},
+    "n-grams": {"no_repeat_ngram_size": 2},
+    "end tokens": {"eos_token_id": [2, *range(60, 80)]},
+    "no end": {"min_new_tokens": 12, "eos_token_id": [2, *range(60, 120)]},
+    "watermark": {"watermarking_config": {"greenlist_ratio": 0.25, "bias": 2.5}},
+}
+SIZES: list[dict[str, Any]] = [
+    {},
+    {"medusa_tokens": 1},
+    {"medusa_tokens": 40, "medusa_depth": 2},
+    {"medusa_tokens": 63},
+]
+
+
+def compare(model: Model, heads: Heads, choices: list[Any], **shared: Any) -> list[Trace]:
+    lab = Playground(model, heads=heads, limits=Limits(strategies=20))
+    traces = lab.compare(PROMPT, choices, **{"max_new_tokens": 24, **shared})
+    assert [trace.error for trace in traces] == [None] * len(choices)
+    return traces
+
+
+def fates(trace: Trace) -> Counter[str]:
+    return Counter(step.notes["verdict"] for step in trace.steps)
+
+
+def rounds(trace: Trace) -> list[list[Step]]:
+    """The steps of each round, in the order they were told of."""
+    found = defaultdict(list)
+    for step in trace.steps:
+        found[step.notes["round"]].append(step)
+    return list(found.values())
+
+
+# The text
+
+
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("how", FORGETFUL)
+def test_a_tree_of_any_size_writes_what_greedy_writes(how: str, name: str) -> None:
+    ways = [("medusa", size) for size in SIZES]
+    greedy, *others = compare(*FORGETFUL[how], ["greedy", *ways], **SHARED[name])
+    for trace in others:
+        assert trace.sequences[0].token_ids == greedy.sequences[0].token_ids
+        assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
+
+
+@pytest.mark.parametrize(
+    "kind", ["llama", "gpt2", "qwen3", "gemma2", "mistral-short-window", "mamba"]
+)
+def test_every_kind_of_model_may_have_heads(kind: str) -> None:
+    model = tiny(kind)
+    greedy, trace, wide = compare(
+        model, clueless(model), ["greedy", "medusa", ("medusa", {"medusa_tokens": 30})]
+    )
+    assert trace.text == wide.text == greedy.text
+    assert trace.forward_passes < 24 or not fates(trace)["accepted"]
+
+
+def test_heads_that_are_right_save_passes() -> None:
+    greedy, trace = compare(*FORGETFUL["right"], ["greedy", "medusa"], suppress_tokens=[2])
+    assert set(fates(trace)) == {"chosen", "accepted", "rejected", "bonus"}
+    assert trace.forward_passes <= greedy.forward_passes / 2
+    [wide] = compare(*FORGETFUL["right"], [("medusa", {"medusa_tokens": 63})], suppress_tokens=[2])
+    assert wide.forward_passes < trace.forward_passes
+    assert max(step.notes.get("depth", 0) for step in wide.steps) == 4
+
+
+def test_the_walk_goes_to_a_sibling_that_the_heads_did_not_put_first() -> None:
+    ways = [("medusa", {"medusa_tokens": 30}), ("medusa", {"medusa_tokens": 30, "do_sample": True})]
+    for trace in compare(*FORGETFUL["noisy"], ways, seed=3, suppress_tokens=[2]):
+        first = {}
+        for step in trace.steps:
+            if step.notes["verdict"] in DRAFTED:
+                first.setdefault((step.parent, step.notes["round"]), step.id)
+        kept = [step.id for step in trace.steps if step.notes["verdict"] == "accepted"]
+        assert set(kept) - set(first.values()) and set(kept) & set(first.values())
+
+
+def test_every_length_is_kept_to() -> None:
+    model, heads = FORGETFUL["right"]
+    [whole] = compare(model, heads, ["greedy"], suppress_tokens=[2])
+    for length in range(1, 9):
+        for size in SIZES[::2]:
+            [trace] = compare(
+                model, heads, [("medusa", size)], max_new_tokens=length, suppress_tokens=[2]
+            )
+            assert trace.sequences[0].token_ids == whole.sequences[0].token_ids[:length]
+            assert trace.stop.rule == "length"
+
+
+def test_a_text_may_end_in_the_middle_of_a_tree() -> None:
+    model = readable()
+    text = Playground(model).compare(PROMPT, ["greedy"], max_new_tokens=20)[0]
+    ids, heads = text.sequences[0].token_ids, Prophet(model, text)
+    for ending in ({"stop_strings": text.text[3:6]}, {"eos_token_id": ids[5]}):
+        lab = Playground(model)
+        lab._drafts._trees = heads
+        greedy, trace = lab.compare(PROMPT, ["greedy", "medusa"], max_new_tokens=20, **ending)
+        assert 1 < len(greedy.sequences[0].token_ids) <= 6
+        assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
+        last = trace.steps[trace.sequences[0].steps[-1]]
+        assert (last.event, last.notes["verdict"]) == ("returned", "accepted")
+        behind = [step for step in trace.steps if step.parent == last.id]
+        # An end token is known to be one, a stop string is not: nobody judged what stood behind it.
+        assert {step.notes["verdict"] for step in behind} == (
+            {"ignored"} if "stop_strings" in ending else set()
+        )
+
+
+class Prophet(TreeDrafter):
+    """Drafts the text that a model will write, with a wrong token beside every right one."""
+
+    def __init__(self, model: Model, trace: Trace) -> None:
+        super().__init__(clueless(model, depth=6))
+        self._ids = list(trace.sequences[0].token_ids)
+
+    def tree(self, features: Any, token: int, ends: Any, size: Size) -> Tree:
+        at = self._ids.index(token) + 1
+        tree = Tree([], [], [], [])
+        above = -1
+        for number, right in enumerate(self._ids[at : at + size.depth]):
+            for drafted in (right - 1 if right > 10 else right + 1, right):
+                tree.tokens.append(drafted)
+                tree.parents.append(above)
+                tree.log_probs.append(math.log(0.5))
+                tree.depths.append(number + 1)
+            above = len(tree.tokens) - 1
+            if right in ends:
+                break
+        return tree
+
+
+@pytest.mark.parametrize("top_k", [1, 0])
+def test_draws_from_one_token_are_greedy_and_other_draws_are_not(top_k: int) -> None:
+    ways = [("medusa", {**size, "do_sample": True, "top_k": top_k}) for size in SIZES]
+    greedy, *others = compare(*FORGETFUL["noisy"], ["greedy", *ways], seed=5)
+    for trace in others:
+        assert (trace.text == greedy.text) is (top_k == 1)
+
+
+def test_the_embedded_model_writes_its_own_text_behind_any_heads(embedded: Playground) -> None:
+    lab = Playground(embedded.model, heads=clueless(embedded.model, depth=4, kept=4000))
+    prompt = "Write: one, two, three, one, two, three, one"
+    penalty = {"repetition_penalty": 1.2}
+    ways = ["greedy", "medusa", ("greedy", penalty), ("medusa", {**penalty, "medusa_tokens": 20})]
+    greedy, trace, strict, wide = lab.compare(prompt, ways, max_new_tokens=10)
+    assert trace.sequences[0].token_ids == greedy.sequences[0].token_ids
+    assert wide.sequences[0].token_ids == strict.sequences[0].token_ids
+    assert wide.text != trace.text
+
+
+# What is told
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["greedy", "sampled"])
+def traces(request: pytest.FixtureRequest) -> list[Trace]:
+    ways = [("medusa", {**size, "do_sample": request.param, "top_k": 0}) for size in SIZES]
+    shared = {"max_new_tokens": 20, "seed": 2, "suppress_tokens": [2]}
+    hows = (FORGETFUL[how] for how in ("right", "noisy", "clueless"))
+    return [trace for how in hows for trace in compare(*how, ways, **shared)]
+
+
+def test_the_ledger_of_trees_adds_up(traces: list[Trace]) -> None:
+    every: Counter[str] = Counter()
+    for trace in traces:
+        every += fates(trace)
+        for number, steps in enumerate(rounds(trace), 1):
+            *drafted, own = steps
+            assert own.notes == {"round": number, "verdict": own.notes["verdict"]}
+            assert {step.notes["verdict"] for step in drafted} <= set(DRAFTED)
+            inside = [s for s in drafted if s.parent == own.parent]
+            follows = ("resampled" if inside else "bonus") if drafted else "chosen"
+            assert own.notes["verdict"] == follows
+        written = sum(fates(trace)[fate] for fate in ("accepted", *OWN))
+        assert written == len(trace.sequences[0].token_ids) == 20
+    assert set(every) == {*DRAFTED, *OWN}
+
+
+def test_every_drafted_token_stands_behind_its_parent(traces: list[Trace]) -> None:
+    for trace in traces:
+        path = set(trace.sequences[0].steps)
+        for of_round in rounds(trace):
+            for step in of_round[:-1]:
+                fate, above = step.notes["verdict"], step.parent
+                assert above is not None
+                inside = trace.steps[above].notes["round"] == step.notes["round"]
+                depth = trace.steps[above].notes["depth"] if inside else 0
+                assert step.notes["depth"] == depth + 1
+                assert (fate == "accepted") is (step.id in path)
+                assert (fate == "ignored") is (above not in path)
+                told = {"ignored": "drafted"}.get(fate, fate)
+                assert step.event == (
+                    "returned" if step.id == trace.sequences[0].steps[-1] else told
+                )
+        assert Trace.from_json(trace.to_json()) == trace
+
+
+def test_a_round_is_one_pass_over_its_tree_and_the_token_before(traces: list[Trace]) -> None:
+    for number, trace in enumerate(traces):
+        size = trace.settings["medusa_tokens"] or 12
+        asked = [tick.nodes for tick in trace.ticks if tick.forward_passes]
+        first = not number % len(SIZES)  # the first run of a comparison reads the prompt
+        trees = [len(steps) for steps in rounds(trace)[1:]]  # drafted ones and the closing one
+        assert asked[first:] == trees and max(trees) <= size + 1
+        assert trace.forward_passes == len(trees) + first and trace.draft_passes == 0
+
+
+def test_how_long_the_heads_took_is_told_once_a_round(traces: list[Trace]) -> None:
+    for trace in traces:
+        for of_round in rounds(trace):
+            told = ["draft_ms" in step.notes for step in of_round]
+            assert told == [len(of_round) > 1] + [False] * (len(of_round) - 1)
+
+
+def test_the_odds_told_are_those_of_the_model_and_of_the_heads() -> None:
+    model, heads = FORGETFUL["noisy"]
+    [trace] = compare(model, heads, [("medusa", {"medusa_tokens": 20})])
+    ids = [token.id for token in trace.prompt_tokens]
+    for step in trace.steps[:60]:
+        if step.notes["verdict"] not in DRAFTED:
+            continue
+        above = [s.token.id for s in trace.path(step.parent)]
+        text = torch.tensor([ids + above])
+        with torch.inference_mode():
+            p = model.module(text).logits[0, -1].softmax(-1)
+            q = heads.logits(heads.state(0, torch.empty(0), torch.tensor(above[-1:]))).softmax(-1)[
+                0
+            ]
+        token = step.token.id
+        expected = (float(p[token]), float(q[token]))
+        assert (step.notes["p"], step.notes["q"]) == pytest.approx(expected, rel=1e-3)
+        if step.raw is not None:
+            assert math.exp(step.raw) == pytest.approx(expected[0], rel=1e-3)
+
+
+def test_what_a_gpu_has_told_later_is_the_same_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    def steps() -> list[tuple[Any, ...]]:
+        way = ("medusa", {"medusa_tokens": 20, "do_sample": True})
+        [trace] = compare(*FORGETFUL["noisy"], [way], seed=4)
+        return [
+            (step.parent, step.token, step.event, step.raw, step.rank, step.notes["verdict"])
+            for step in trace.steps
+        ]
+
+    at_once = steps()
+    monkeypatch.setattr(telling, "works_by_itself", lambda device: True)
+    assert steps() == at_once
+
+
+def test_only_of_what_nobody_judged_little_is_told(traces: list[Trace]) -> None:
+    for trace in traces:
+        for step in trace.steps:
+            assert (step.distribution is None) is (step.notes["verdict"] == "ignored")
+            assert (step.rank is None) is (step.notes["verdict"] == "ignored")
+
+
+# The tree
+
+
+def grown(heads: Heads, size: Size, ends: tuple[int, ...] = ()) -> Tree:
+    with torch.inference_mode():
+        return TreeDrafter(heads).tree(torch.ones(1, 1, 32), 40, ends, size)
+
+
+def test_a_tree_has_the_most_probable_ways_there_are() -> None:
+    heads = clueless(tiny("llama"), depth=2, kept=12)
+    with torch.inference_mode():
+        state = heads.state(0, torch.ones(1, 1, 32), torch.tensor([40]))
+        first = heads.logits(state)[0].log_softmax(-1)
+        states = heads.state(1, state.expand(12, -1), heads.kept)
+        second = first[:, None] + heads.logits(states).log_softmax(-1)
+    ways = {(int(token),): float(first[at]) for at, token in enumerate(heads.kept)}
+    for one, two in torch.cartesian_prod(torch.arange(12), torch.arange(12)).tolist():
+        ways[int(heads.kept[one]), int(heads.kept[two])] = float(second[one, two])
+    best = sorted(ways, key=lambda way: -ways[way])[:24]
+
+    tree = grown(heads, Size(24, 2))
+    paths: list[tuple[int, ...]] = []
+    for token, parent in zip(tree.tokens, tree.parents, strict=True):
+        paths.append((*(paths[parent] if parent >= 0 else ()), token))
+    assert paths == best
+    assert tree.depths == [len(path) for path in paths]
+    above = [ways[path[:-1]] if len(path) > 1 else 0.0 for path in paths]
+    own = [ways[path] - before for path, before in zip(paths, above, strict=True)]
+    assert tree.log_probs == pytest.approx(own, abs=1e-4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64])
+@pytest.mark.parametrize("depth", [1, 4])
+def test_parents_come_first_and_no_token_comes_twice(size: int, depth: int) -> None:
+    tree = grown(clueless(tiny("llama"), depth=4), Size(size, depth))
+    assert len(tree.tokens) == (size if depth > 1 else min(size, 16))
+    assert all(parent < place for place, parent in enumerate(tree.parents))
+    pairs = list(zip(tree.parents, tree.tokens, strict=True))
+    assert len(set(pairs)) == len(pairs) and max(tree.depths) <= depth
+
+
+def test_a_token_that_is_certain_comes_behind_its_parent() -> None:
+    heads = knowing(forgetful(), depth=4)
+    heads.noise = torch.zeros(len(heads.kept)).index_fill_(0, torch.tensor(50), 1e4)
+    tree = grown(heads, Size(12, 4))
+    assert tree.tokens[:4] == [50] * 4 and tree.parents[:4] == [-1, 0, 1, 2]
+    assert tree.log_probs[:4] == [0.0] * 4
+
+
+def test_nothing_is_drafted_behind_an_end() -> None:
+    heads = clueless(tiny("llama"), depth=3, kept=20)
+    whole = grown(heads, Size(30, 3))
+    ends = tuple({whole.tokens[parent] for parent in whole.parents if parent >= 0})
+    tree = grown(heads, Size(30, 3), ends[:1])
+    assert ends[0] in tree.tokens
+    assert ends[0] not in {tree.tokens[parent] for parent in tree.parents if parent >= 0}
+    alone = grown(heads, Size(30, 3), tuple(heads.kept.tolist()))
+    assert set(alone.depths) == {1}
+
+
+@pytest.mark.parametrize("size", [Size(3, 5), Size(12, 5), Size(12, 5, 0.1), Size(40, 5, 0.02)])
+def test_a_cpu_does_less_and_finds_the_same_tree(
+    size: Size, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels = []
+
+    class Counting(TreeDrafter):
+        def __init__(self, heads: Heads) -> None:
+            super().__init__(heads)
+            state = heads.state
+            monkeypatch.setattr(heads, "state", lambda *now: levels.append(now[0]) or state(*now))
+
+    trees = Counting(knowing(forgetful(), depth=5))
+    given = (torch.ones(1, 32), 40, (2, 50), size)
+    tree, needed = trees.tree(*given), len(levels)
+    # Below such a bar everything is gone on with, as on a GPU.
+    monkeypatch.setattr("engine.draft_tree._bar", lambda *_: -math.inf)
+    assert trees.tree(*given) == tree
+    assert len(levels) == needed + 5 and (needed < 5 or size.tokens == 40)
+
+
+def test_a_threshold_leaves_out_what_is_hardly_reached() -> None:
+    heads = knowing(forgetful())
+    whole, likely = grown(heads, Size(40, 4)), grown(heads, Size(40, 4, 0.05))
+    reached: list[float] = []
+    for parent, log_prob in zip(whole.parents, whole.log_probs, strict=True):
+        reached.append((reached[parent] if parent >= 0 else 0.0) + log_prob)
+    kept = sum(math.exp(way) >= 0.05 for way in reached)
+    assert 0 < kept < 40 and likely.tokens == whole.tokens[:kept]
+    [none, some] = compare(
+        forgetful(), heads, [("medusa", {"medusa_threshold": at}) for at in (1.0, 0.3)]
+    )
+    assert set(fates(none)) == {"chosen"} and none.text == some.text
+    for steps in rounds(some):
+        for step in steps[:-1]:
+            own = [s.notes["q"] for s in some.path(step.id) if s in steps]
+            assert math.prod(own) >= 0.3
+
+
+# Refusals
+
+
+def test_heads_that_were_trained_for_a_model_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = forgetful(0.1)
+    train(model, tmp_path, monkeypatch)
+    greedy, trace = Playground(model).compare(PROMPT, ["greedy", "medusa"], max_new_tokens=12)
+    assert trace.text == greedy.text
+    drafted = {step.token.id for step in trace.steps if step.notes["verdict"] in DRAFTED}
+    assert drafted and min(drafted) >= SIZE - 150  # those are the only ones they score
+
+
+def test_a_model_without_heads_is_refused_by_name() -> None:
+    with pytest.raises(PlaygroundError, match=r"draft heads, and llama has none; .* for smollm2"):
+        Playground(tiny("llama")).compare(PROMPT, ["medusa"])
+
+
+def test_behind_an_encoder_there_are_no_heads() -> None:
+    with pytest.raises(PlaygroundError, match="medusa needs a decoder-only model"):
+        Playground(tiny("t5")).compare(PROMPT, ["medusa"])
+
+
+def test_more_tokens_than_the_operator_allows_are_refused() -> None:
+    lab = Playground(tiny("llama"), heads=clueless(tiny("llama")), limits=Limits(draft_tokens=20))
+    with pytest.raises(PlaygroundError, match="medusa_tokens is 21"):
+        lab.compare(PROMPT, [("medusa", {"medusa_tokens": 21})])
+    with pytest.raises(PlaygroundError, match="guidance_scale"):
+        lab.compare(PROMPT, ["medusa"], guidance_scale=1.5)

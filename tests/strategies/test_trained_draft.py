@@ -1,0 +1,176 @@
+"""The draft that was trained for a model: who gets it, and that its rounds are counted right."""
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine import models, trained
+from engine.model import Model
+from engine.trace import Trace
+from playground import Playground
+from tests.draft_models import deep, train
+from tests.tiny import SIZE, tiny
+
+PROMPT = "Hello there, hello"
+SURE = {"assistant_confidence_threshold": 0.0}
+KEPT = 150
+needs_weights = pytest.mark.skipif(not trained.names(), reason="models/ has no draft")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playground:
+    """A model of four layers, the first of which was trained to draft for it."""
+    model = replace(deep(4), name="somewhere")
+    train(model, tmp_path, monkeypatch, kept=KEPT)
+    return Playground(model, drafts=[])
+
+
+def compare(lab: Playground, *choices: Any, **shared: Any) -> list[Trace]:
+    traces = lab.compare(PROMPT, list(choices), **{"max_new_tokens": 24, **shared})
+    assert [trace.error for trace in traces] == [None] * len(choices)
+    return traces
+
+
+def fates(trace: Trace) -> Counter[str]:
+    return Counter(step.notes["verdict"] for step in trace.steps)
+
+
+# Who drafts
+
+
+def test_without_a_name_the_trained_draft_drafts(lab: Playground) -> None:
+    greedy, usual, named = compare(
+        lab, "greedy", "speculative", ("speculative", {"assistant_model": "tiny-draft"})
+    )
+    assert usual.settings == named.settings
+    assert usual.settings["assistant_model"] == "tiny-draft"
+    assert usual.settings.items() >= trained.DRAFTING.items()
+    assert lab.defaults("speculative").items() >= trained.DRAFTING.items()
+    assert usual.draft_passes > 0 and fates(usual) == fates(named)
+    for trace in (usual, named):
+        assert trace.sequences[0].token_ids == greedy.sequences[0].token_ids
+    assert {**fates(usual)}.keys() > {"accepted"}
+
+
+def test_what_is_given_counts_more(lab: Playground) -> None:
+    [trace] = compare(lab, ("speculative", {**SURE, "num_assistant_tokens": 2}))
+    assert trace.settings.items() >= {**SURE, "num_assistant_tokens": 2}.items()
+    rounds = Counter(step.notes["round"] for step in trace.steps if "q" in step.notes)
+    assert set(list(rounds.values())[:-1]) == {2}
+
+
+def test_a_model_that_is_named_itself_drafts_for_itself(lab: Playground) -> None:
+    [trace] = compare(lab, ("speculative", {**SURE, "assistant_model": "somewhere"}))
+    assert set(fates(trace)) == {"accepted", "bonus"}
+
+
+def test_a_model_that_nothing_was_trained_for_drafts_for_itself() -> None:
+    lab = Playground(tiny("llama"))
+    [trace] = compare(lab, ("speculative", SURE))
+    assert trace.settings["assistant_model"] is None
+    assert trace.settings["num_assistant_tokens"] == 20
+    assert set(fates(trace)) == {"accepted", "bonus"}
+    assert lab.defaults("speculative")["assistant_model"] is None
+
+
+@pytest.mark.parametrize("do_sample", [False, True])
+def test_processors_may_leave_none_of_the_tokens_that_are_scored(
+    lab: Playground, do_sample: bool
+) -> None:
+    rest = {"suppress_tokens": list(range(SIZE - KEPT, SIZE))}
+    own = {**SURE, "do_sample": do_sample, "top_k": 0}
+    greedy, trace = compare(lab, "greedy", ("speculative", own), **rest)
+    assert len(trace.sequences[0].token_ids) == len(greedy.sequences[0].token_ids)
+    assert do_sample or trace.text == greedy.text
+
+
+# What comes with the repository
+
+
+@needs_weights
+@pytest.mark.parametrize("chat", [False, True])
+def test_the_embedded_models_draft_writes_what_greedy_writes(
+    embedded: Playground, chat: bool
+) -> None:
+    prompt: Any = "Once upon a time"
+    if chat:
+        prompt = [{"role": "user", "content": "Why is the sky blue?"}]
+    greedy, trace = embedded.compare(prompt, ["greedy", "speculative"], max_new_tokens=16)
+    assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
+    assert trace.settings["assistant_model"] == "smollm2-draft"
+    counted(trace, recounted(trace))
+
+
+@needs_weights
+def test_the_embedded_models_draft_drafts_for_others_too() -> None:
+    draft = models.load("smollm2-draft", device="cpu")
+    assert draft.name == "smollm2-draft" and trained.target_of(draft) == "smollm2"
+    greedy, trace = compare(
+        Playground(tiny("gpt2")), "greedy", ("speculative", {"assistant_model": draft})
+    )
+    assert trace.draft_passes > 0 and trace.text == greedy.text
+
+
+# Counting again
+
+
+def recounted(trace: Trace) -> dict[int, tuple[int, int]]:
+    """Drafted and kept tokens of each round, from the tree and the text that was returned alone."""
+    path = set(trace.sequences[0].steps)
+    rounds: dict[int, list[bool]] = defaultdict(list)
+    for step in trace.steps:
+        if "p" in step.notes:  # a draft was held against the model there
+            rounds[step.notes["round"]].append(step.id in path)
+    return {number: (len(kept), sum(kept)) for number, kept in rounds.items()}
+
+
+def counted(trace: Trace, again: dict[int, tuple[int, int]]) -> None:
+    """What the trace says of its rounds is what was found by counting again."""
+    told, drafted, kept = fates(trace), *map(sum, zip(*again.values(), strict=True))
+    assert told["accepted"] == kept
+    assert told["accepted"] + told["rejected"] + told["ignored"] == drafted
+    closing = told["bonus"] + told["resampled"] + told["chosen"]
+    assert kept + closing == len(trace.sequences[0].token_ids)
+    # One pass of the model judges a round: what it read were the drafts, and after the first round
+    # the token that closed the one before.
+    read = sum(tick.nodes for tick in trace.ticks[1:] if tick.forward_passes)
+    assert read == drafted + max(step.notes["round"] for step in trace.steps) - 1
+
+
+def by_hand(target: Model, draft: Model, ids: list[int], length: int) -> dict[int, tuple[int, int]]:
+    """The same by whole forwards of both models, without the engine: drafted and kept, by round."""
+
+    @torch.no_grad()
+    def best(model: Model, text: list[int]) -> int:
+        return int(model.module(torch.tensor([text])).logits[0, -1].argmax())
+
+    end, rounds, text = len(ids) + length, {}, list(ids)
+    while len(text) < end:
+        drafted: list[int] = []
+        while len(drafted) < min(3, end - len(text) - 1):
+            drafted.append(best(draft, [*text, *drafted]))
+        own = [best(target, text + drafted[:at]) for at in range(len(drafted) + 1)]
+        pairs = zip(drafted, own, strict=False)
+        kept = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        if drafted:
+            rounds[len(rounds) + 1] = (len(drafted), kept)
+        text += own[: kept + 1]
+    return rounds
+
+
+def test_acceptance_is_what_both_models_give_when_they_are_asked_one_by_one(
+    lab: Playground,
+) -> None:
+    way = {**SURE, "num_assistant_tokens": 3, "eos_token_id": None}
+    [trace] = compare(lab, ("speculative", way), max_new_tokens=40)
+    assert len(trace.sequences[0].token_ids) == 40
+    ids = [token.id for token in trace.prompt_tokens]
+    expected = by_hand(lab.model, trained.draft(lab.model), ids, 40)
+    assert recounted(trace) == expected
+    counted(trace, expected)
+    assert sum(kept for _, kept in expected.values()) > 0

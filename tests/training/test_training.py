@@ -1,0 +1,135 @@
+"""The model writes what `generate` writes, drafts learn from it, and what is kept is what was
+learnt."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from engine import small_weights
+from engine.heads import Heads
+from tests.tiny import tiny
+from training.distilling import Batch, Course, batches, draft_loss, heads_loss, learn, small, worth
+from training.draft import commonest, read_back, save
+from training.measuring import draft_acceptance, heads_acceptance
+from training.prompts import Prompt
+from training.writing import Writer, Written, fresh
+
+LENGTH = 24
+MODELS = Path(__file__).parents[2] / "models"
+
+
+@pytest.fixture(scope="module")
+def module():
+    return copy.deepcopy(tiny("llama").module).requires_grad_(False)  # as models are loaded
+
+
+@pytest.fixture(scope="module")
+def written(module) -> Written:
+    generator = torch.Generator().manual_seed(3)
+    prompts = [
+        Prompt(torch.randint(3, 250, (length,), generator=generator).tolist())
+        for length in range(1, 13)
+        for _ in range(4)
+    ]
+    return Writer(module, len(prompts), LENGTH, [1, 2], seed=1).write(prompts)
+
+
+def test_greedy_texts_are_those_of_generate(module, written):
+    rows = written.greedy.nonzero().flatten().tolist()
+    assert rows, "some texts are written greedily"
+    for row in rows:
+        start = int(written.starts[row])
+        ids = written.tokens[row : row + 1, :start]
+        expected = module.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_length=LENGTH,
+            do_sample=False,
+            eos_token_id=None,
+        )
+        assert written.tokens[row].tolist() == expected[0].tolist()
+
+
+def test_states_are_the_models_own(module, written):
+    _, *states = module(written.tokens, output_hidden_states=True).hidden_states
+    assert torch.allclose(written.states, torch.stack(states, dim=2), atol=1e-4)
+
+
+def test_a_place_is_new_until_three_tokens_repeat():
+    tokens = torch.tensor([[5, 6, 7, 8, 5, 6, 7, 8], [1, 1, 1, 1, 1, 2, 1, 1]])
+    assert fresh(tokens).int().tolist() == [[1, 1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 1, 1, 1]]
+
+
+def test_a_made_up_request_is_drawn_and_its_answer_is_not(module):
+    prompts = [Prompt([5, 6, 7], made_up=True)] * 64
+    written = Writer(module, 64, LENGTH, [2], seed=0).write(prompts)
+    assert written.greedy.any()
+    first = written.tokens[written.greedy, 3]
+    assert len(set(first.tolist())) > 1, "greedy from the start, they would all be the same"
+
+
+def test_a_draft_learns_what_the_model_says(module, written):
+    output = module.get_output_embeddings().weight.detach()
+    kept, coverage = commonest([written], 200)
+    draft = small(module, [1])
+    given = batches([written], 16, seed=0)
+    curve = learn(draft, draft_loss(draft, output[kept]), given, Course(16, 60, 3e-3))
+    assert curve[-1][1] < 0.85 * curve[0][1]
+    assert 0.9 < coverage <= 1
+    told = draft_acceptance(draft, kept, output, written)
+    assert 0 < told["sampled"] <= 1 and told["greedy"] <= told["covered"] <= 1
+
+
+def test_a_draft_of_all_layers_is_kept_entirely(module, written):
+    output = module.get_output_embeddings().weight.detach()
+    everything = torch.arange(len(output))
+    draft = small(module, [0, 1])
+    told = draft_acceptance(draft, everything, output, written)
+    # Rounding to 16 bits may turn a few near ties.
+    assert told["greedy"] > 0.95 and told["sampled"] > 0.95 and told["covered"] == 1
+
+
+def test_heads_learn_what_the_model_says(module, written):
+    embedding = module.get_input_embeddings().weight.detach()
+    output = module.get_output_embeddings().weight.detach()
+    heads = Heads(embedding, output, commonest([written], 200)[0], inner=64, depth=2, layers=[1, 2])
+    heads.begin()
+    loss = heads_loss(heads)
+    before = loss(Batch(written.tokens, written.states, worth(written.tokens))).item()
+    learn(heads, loss, batches([written], 16, seed=0), Course(16, 120, 3e-3))
+    assert loss(Batch(written.tokens, written.states, worth(written.tokens))).item() < 0.8 * before
+    told = heads_acceptance(heads, output, written)
+    for best, few in zip(told["best"], told["best_4"], strict=True):
+        assert 0 <= best <= few <= 1
+
+
+def test_what_is_kept_is_what_was_learnt_but_for_rounding(tmp_path, module):
+    draft = small(module, [0, 1])
+    before = {name: weight.clone() for name, weight in draft.state_dict().items()}
+    save(draft, torch.arange(7), {"layers": 2}, "x-draft", tmp_path)
+    for weight in draft.model.layers.parameters():
+        nn.init.zeros_(weight)
+    read_back(draft, "x-draft", tmp_path)
+    for name, weight in draft.state_dict().items():
+        apart = (weight - before[name]).abs().amax(-1)
+        assert (apart <= before[name].abs().amax(-1) / 127 * 0.51).all(), name
+
+
+def test_files_that_come_with_the_repository_are_small_and_whole():
+    told = json.loads((MODELS / "smollm2-training.json").read_text())
+    for kind, about in (("draft", {"layers": 3}), ("heads", {"inner": 1536, "depth": 4})):
+        files = sorted(MODELS.glob(f"smollm2-{kind}-*.safetensors"))
+        assert len(files) == int(files[0].stem.rsplit("-", 1)[1])
+        kept = load_file(files[0])["kept"]
+        assert len(kept.unique()) == len(kept) == told["settings"]["kept"]
+        for file in files:
+            assert file.stat().st_size < 10_000_000
+            assert small_weights.load(file)[1] == about
+    assert told["draft_acceptance"]["greedy"] > 0.75

@@ -1,0 +1,158 @@
+"""What the model is asked to write about while drafts are trained for it.
+
+Three sources, none from outside the repository: requests that the model makes up itself behind an
+empty user's turn (Xu et al. 2024, "Magpie"), requests put together from the lists below, and
+beginnings and passages of the public-domain texts in ``playground/watermarks/passages.txt``. One in
+ten subjects, code beginnings and passages is held back for measuring.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, NamedTuple
+
+from playground.watermarks.passages import passages
+
+SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+HELD_BACK = 10  # one of so many is kept for measuring
+
+SUBJECTS = """
+volcanoes|the moon|bees|the French Revolution|photosynthesis|bicycles|coffee|sleep|black holes|chess
+the water cycle|bread|earthquakes|cats|electric cars|Shakespeare|the internet|gravity|rivers|jazz
+healthy eating|the Roman Empire|vaccines|dolphins|mountain climbing|inflation|robots|libraries|tea
+the Great Wall of China|evolution|painting|football|the human heart|clouds|recycling|trains|dreams
+solar panels|ancient Egypt|penguins|meditation|algorithms|gardening|the Olympic Games|rainforests
+public speaking|cheese|DNA|lighthouses|time management|elephants|the stock market|poetry|deserts
+learning a language|the ocean|wolves|photography|democracy|atoms|running|the violin|bridges|owls
+job interviews|dinosaurs|friendship|computers|winter|the solar system|honey|city parks|magnets|maps
+soap|budgeting|whales|the printing press|hiking|glass|statistics|spiders|radio|volunteering|salt
+""".replace("\n", "|")
+
+REQUESTS = """
+What is {0}?|Explain {0} to a child.|Write a short story about {0}.|Give me five facts about {0}.
+Why does {0} matter?|Write a poem about {0}.|Tell me about the history of {0}.|How does {0} work?
+Compare {0} and {1}.|Write an email to a colleague about {0}.|List the advantages of {0}.
+What should a beginner know about {0}?|Describe {0} in three sentences.|Write a dialogue about {0}.
+How can I learn more about {0}?|What is the difference between {0} and {1}?|Plan a lesson on {0}.
+Write a blog post about {0}.|Give me a quiz about {0} with answers.|Summarize what is known of {0}.
+Write the opening paragraph of an essay on {0}.|What would happen without {0}?|Is {0} overrated?
+Write a Python function that has to do with {0}.|Write a speech in praise of {0}.
+Make a table about {0} and {1}.|I am worried about {0}. What can I do?|Write a product text for {0}.
+""".replace("\n", "|")
+
+MANNERS = """
+|Keep it short.|Be detailed.|Use simple words.|Answer in bullet points.|Give an example.
+Write for experts.|Use a friendly tone.|Answer in one paragraph.|Number your points.
+""".replace("\n", "|").removeprefix("|")
+
+TASKS = """
+Summarize the following text:|Rewrite the following text in simple words:
+Correct the grammar of this text and repeat it:|What are the main points of this text?
+Who is speaking in this text, and to whom?|Give the following text a title:
+Continue the following text:|Repeat the following text word for word:
+Translate the following text into modern English:|List the names in this text:
+""".replace("\n", "|")
+
+CODE = (
+    "def fibonacci(n):\n",
+    "import os\nimport sys\n\ndef main():\n",
+    "class Stack:\n    def __init__(self):\n",
+    "def is_prime(number):\n    ",
+    "#include <stdio.h>\n\nint main(void) {\n",
+    "function add(a, b) {\n",
+    "SELECT name, age FROM users WHERE ",
+    "import numpy as np\n\ndef mean(values):\n",
+    "<html>\n<head>\n<title>",
+    "def read_file(path):\n    with open(path) as file:\n",
+    "for i in range(10):\n    ",
+    "public class Main {\n    public static void main(String[] args) {\n",
+    "import pandas as pd\n\ndf = pd.read_csv(",
+    "def quicksort(items):\n    if len(items) <= 1:\n",
+    "class Animal:\n    def speak(self):\n",
+    "def count_words(text):\n    counts = {}\n",
+    "try:\n    value = int(input(",
+    "const express = require('express');\n",
+    "def binary_search(items, wanted):\n    low, high = 0,",
+    "import random\n\ndef roll_dice(",
+)
+
+OPENINGS = """
+Once upon a time, there was|The old house at the end of the road|When I was a child,|In the year
+It was a dark night, and|She opened the letter and|The most important thing about|Dear|Chapter 1
+The scientists found that|My grandmother always said|On a cold morning in|The quick brown fox
+There are many reasons why|According to|The city of|He had never seen|A long time ago, in|Today we
+The best way to learn|Last summer, my brother and I|The king called his three sons|Every day, the
+""".replace("\n", "|")
+
+
+class Prompt(NamedTuple):
+    """Tokens that are given, and whether what follows is a request the model makes up."""
+
+    ids: list[int]
+    made_up: bool = False
+
+
+class Prompts:
+    """Draws prompts, for training or from what is held back."""
+
+    def __init__(self, tokenizer: Any, seed: int, *, held_back: bool) -> None:
+        self._tokenizer = tokenizer
+        self._random = Random(seed)
+        self._held_back = held_back
+        self._subjects = self._own(_split(SUBJECTS))
+        self._passages = self._own([passage.text for passage in passages()])
+        self._code = self._own(CODE)
+
+    def draw(self) -> Prompt:
+        """One prompt of some kind."""
+        kind = self._random.choices(
+            (self._nothing, self._request, self._task, self._beginning, self._opening),
+            (40, 25, 12, 15, 8),
+        )
+        return kind[0]()
+
+    def _own(self, every: Any) -> list[Any]:
+        return [one for at, one in enumerate(every) if (at % HELD_BACK == 3) == self._held_back]
+
+    def _nothing(self) -> Prompt:
+        """A chat in which the user is still to say something."""
+        start = f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n"
+        return Prompt(self._ids(start), made_up=True)
+
+    def _request(self) -> Prompt:
+        one, other = self._random.sample(self._subjects, 2)
+        asked = self._random.choice(_split(REQUESTS)).format(one, other)
+        return self._chat(f"{asked} {self._random.choice(MANNERS.split('|'))}".strip())
+
+    def _task(self) -> Prompt:
+        passage = self._random.choice(self._passages).split()
+        at = self._random.randrange(max(1, len(passage) - 40))
+        part = " ".join(passage[at : at + self._random.randrange(25, 110)])
+        return self._chat(f"{self._random.choice(_split(TASKS))}\n\n{part}")
+
+    def _beginning(self) -> Prompt:
+        """A few words out of a passage, to be continued as they are."""
+        passage = self._random.choice(self._passages).split()
+        at = self._random.randrange(len(passage) - 30)
+        return Prompt(self._ids(" ".join(passage[at : at + self._random.randrange(3, 30)])))
+
+    def _opening(self) -> Prompt:
+        if self._random.random() < 0.5:
+            return Prompt(self._ids(self._random.choice(self._code)))
+        subject = self._random.choice(self._subjects)
+        opening = self._random.choice(_split(OPENINGS))
+        return Prompt(self._ids(self._random.choice((opening, f"{opening} {subject}"))))
+
+    def _chat(self, said: str) -> Prompt:
+        messages = [{"role": "user", "content": said}]
+        text = self._tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=False
+        )
+        return Prompt(self._ids(text))
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False).input_ids)
+
+
+def _split(several: str) -> list[str]:
+    return [one for one in several.split("|") if one]
