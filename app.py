@@ -14,12 +14,15 @@ import sys
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-from engine import trained
-from engine.models import DEFAULT, EMBEDDED
-from playground import Limits, Playground, PlaygroundError
-from playground.ui.loading import Labs
-from playground.ui.look import CSS, JS, theme
-from playground.ui.page import build
+from engine.garbage import uncollected
+
+with uncollected(lasting=True):
+    from engine import trained
+    from engine.models import DEFAULT, EMBEDDED
+    from playground import Limits, Playground, PlaygroundError
+    from playground.ui.loading import Labs
+    from playground.ui.look import CSS, JS, theme
+    from playground.ui.page import build
 
 _LIMITS = {
     "prompt_characters": "the longest prompt, in characters",

@@ -5,7 +5,8 @@
 Visitors run comparisons of random strategies, prompts and lengths on one lab, one after the other;
 a third of them is cancelled on the way, some are left without a word. Twenty times along the way,
 between comparisons, the process's memory and the cells that are still held are noted. The second
-half of the notes is compared with the first. Needs torch and transformers only.
+half of the notes is compared with the first, and a line is laid through all but the first two.
+Needs torch and transformers only.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import statistics
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -64,27 +66,37 @@ def main() -> None:
     arguments.add_argument("--json", type=Path)
     options = arguments.parse_args()
     lab = Playground(limits=Limits())
-    over, done = threading.Event(), [0] * options.visitors
+    over = threading.Event()
+    ends: list[Counter[str]] = [Counter() for _ in range(options.visitors)]
+    began = memory()
     threads = [
-        threading.Thread(target=visit, args=(lab, number, over, done))
+        threading.Thread(target=visit, args=(lab, number, over, ends[number]))
         for number in range(options.visitors)
     ]
     for thread in threads:
         thread.start()
-    notes = []
+    notes: list[dict[str, Any]] = []
     for _ in range(NOTES):
         time.sleep(options.minutes * 60 / NOTES)
-        notes.append({"comparisons": sum(done), "memory_MB": memory(), "cells": cells(lab)})
+        done = sum(count.total() for count in ends)
+        notes.append({"comparisons": done, "memory_MB": memory(), "cells": cells(lab)})
+        # Not gc.get_objects(): it sees tuples half done, and whoever is building one then fails.
+        notes[-1]["blocks"] = sys.getallocatedblocks()
         print("  ".join(f"{name} {value}" for name, value in notes[-1].items()), flush=True)
     over.set()
     for thread in threads:
         thread.join()
     gc.collect()
-    report(notes, {"comparisons": sum(done), "cells_at_the_end": cells(lab)}, options.json)
+    told = dict(sum(ends, Counter()))
+    end = {"comparisons": sum(told.values()), **told, "memory_MB_at_first": began}
+    report(notes, {**end, "cells_at_the_end": cells(lab)}, options.minutes, options.json)
 
 
-def report(notes: list[dict[str, Any]], end: dict[str, Any], file: Path | None) -> None:
-    half = len(notes) // 2
+def report(
+    notes: list[dict[str, Any]], end: dict[str, Any], minutes: float, file: Path | None
+) -> None:
+    half, settled = len(notes) // 2, [note["memory_MB"] for note in notes[2:]]
+    per_note = statistics.linear_regression(range(len(settled)), settled).slope
     first, second = (
         statistics.median(note["memory_MB"] for note in part)
         for part in (notes[2:half], notes[half:])
@@ -95,6 +107,7 @@ def report(notes: list[dict[str, Any]], end: dict[str, Any], file: Path | None) 
         "memory_MB_first_half": first,
         "memory_MB_second_half": second,
         "grown_by": round(second / first - 1, 4),
+        "MB_per_hour": round(per_note * len(notes) * 60 / minutes, 1),
     }
     for name, value in result.items():
         print(f"{name:<22} {value}")
@@ -102,13 +115,13 @@ def report(notes: list[dict[str, Any]], end: dict[str, Any], file: Path | None) 
         file.write_text(json.dumps({**result, "notes": notes}, indent=2) + "\n")
 
 
-def visit(lab: Playground, number: int, over: threading.Event, done: list[int]) -> None:
-    """Run comparisons until it is over."""
+def visit(lab: Playground, number: int, over: threading.Event, ends: Counter[str]) -> None:
+    """Run comparisons until it is over, and count how they ended."""
     chance = random.Random(number)
     while not over.is_set():
         prompt = " ".join(chance.choices(WORDS, k=chance.randint(2, 60)))
         runs = chance.sample(RUNS, chance.randint(1, 4))
-        stop, end = threading.Event(), chance.choice([None, None, "cancelled", "left"])
+        stop, end = threading.Event(), chance.choice(["finished", "finished", "cancelled", "left"])
         length, seen = chance.randint(4, 48), 0
         for update in lab.stream(prompt, runs, stop=stop, max_new_tokens=length, seed=number):
             seen += len(update.steps)
@@ -116,7 +129,7 @@ def visit(lab: Playground, number: int, over: threading.Event, done: list[int]) 
                 stop.set()
             elif end == "left" and seen > length // 2:
                 break
-        done[number] += 1
+        ends[end] += 1
 
 
 def memory() -> int:

@@ -23,6 +23,7 @@ from engine import attention, embedded, linear, trained
 from engine.embedded_smollm2 import SMOLLM2
 from engine.embedded_stories15m import STORIES15M
 from engine.errors import PlaygroundError, did_you_mean
+from engine.garbage import uncollected
 from engine.model import Model
 
 DEFAULT = "smollm2"
@@ -118,6 +119,7 @@ def _read(source: _Source, target: _Target) -> Model:
         if Path(source.where).is_dir() and logging.is_progress_bar_enabled():
             logging.disable_progress_bar()  # a bar is for a download
             stack.callback(logging.enable_progress_bar)
+        stack.enter_context(uncollected())  # a model that goes must be collected, though
         try:
             config = transformers.AutoConfig.from_pretrained(source.where, **options)
             tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)

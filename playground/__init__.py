@@ -1,9 +1,12 @@
 """What people use: the Python API, the command line, exports, and the page."""
 
-from engine.errors import PlaygroundError
-from engine.pace import Pace
-from engine.settings import Limits
-from engine.trace import Trace, Update
-from playground.lab import Playground
+from engine.garbage import uncollected
+
+with uncollected(lasting=True):
+    from engine.errors import PlaygroundError
+    from engine.pace import Pace
+    from engine.settings import Limits
+    from engine.trace import Trace, Update
+    from playground.lab import Playground
 
 __all__ = ["Limits", "Pace", "Playground", "PlaygroundError", "Trace", "Update"]

@@ -19,6 +19,8 @@ LONG = (
     "test_access.py",
     "test_trouble.py",
     "test_page.py",
+    "test_watermark_page.py",
+    "test_watermark_labs.py",
     "test_take.py",
     "test_live.py",
     "test_walk.py",

@@ -12,7 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 # What the server allows that most files share.
-LIMITS = {"--max-new-tokens": 200, "--columns": 5}
+LIMITS = {"--max-new-tokens": 200, "--columns": 5, "--upload-bytes": 3_000_000}
+
+WIDE = {"width": 1400, "height": 1000}
 
 # What Gradio's own script says when its page is left while something is on its way.
 LEAVING = ("signal is aborted", "Connection errored out")
@@ -58,16 +60,35 @@ def wait(condition, seconds=20):
 
 
 @contextmanager
-def opened(browser, address, query="?__theme=light", forgiven=(), **options):
-    """A page that may not complain, but for what is forgiven, or ask anybody but its server."""
-    context = browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **options})
+def visiting(browser, viewport=WIDE, reduced_motion=None, has_touch=False):
+    """A visitor's page, on which nothing is open yet.
+
+    A tab is a visitor, since the page keeps what it keeps for its tab alone, and tabs of one
+    profile share the compiled scripts. Fingers come with a profile only.
+    """
+    [profile, *_] = browser.contexts
+    context = browser.new_context(has_touch=True) if has_touch else profile
     page = context.new_page()
     page.set_default_timeout(30_000)
-    requests, complaints = [], []
-    page.on("request", lambda request: requests.append(request.url))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda told: told.type == "error" and complaints.append(told.text))
+    page.set_viewport_size(viewport)
+    page.emulate_media(reduced_motion=reduced_motion)
     try:
+        yield page
+    finally:
+        if has_touch:
+            context.close()
+        else:
+            page.close()
+
+
+@contextmanager
+def opened(browser, address, query="?__theme=light", forgiven=(), **options):
+    """A page that may not complain, but for what is forgiven, or ask anybody but its server."""
+    requests, complaints = [], []
+    with visiting(browser, **options) as page:
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda told: told.type == "error" and complaints.append(told.text))
         page.goto(address + query)
         yield page
         local = (address, "data:", "blob:")
@@ -75,8 +96,6 @@ def opened(browser, address, query="?__theme=light", forgiven=(), **options):
         assert foreign == [], foreign
         complaints = [each for each in complaints if not any(words in each for words in forgiven)]
         assert complaints == [], complaints
-    finally:
-        context.close()
 
 
 def column(page, index):

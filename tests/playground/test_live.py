@@ -29,6 +29,7 @@ from tests.playground.browsing import (
     served,
     states,
     text_of,
+    visiting,
     wait,
 )
 from tests.playground.toy_page import EVIL, Lab, step
@@ -192,16 +193,14 @@ def test_a_visitor_who_leaves_stops_the_run(server, browser, leaving):
     address, gate, log = server
     gate.touch()
     before = log.read_text().count("stopped")
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(address)
-    page.wait_for_selector(".card")
-    page.fill("#prompt textarea", "forever")
-    page.click("#run")
-    page.wait_for_selector("#live .token")
-    getattr(page, leaving)()
-    wait(lambda: log.read_text().count("stopped") == before + 1)
-    context.close()
+    with visiting(browser) as page:
+        page.goto(address)
+        page.wait_for_selector(".card")
+        page.fill("#prompt textarea", "forever")
+        page.click("#run")
+        page.wait_for_selector("#live .token")
+        getattr(page, leaving)()
+        wait(lambda: log.read_text().count("stopped") == before + 1)
 
 
 def test_visitors_stop_their_own_runs_only(server, browser):

@@ -14,6 +14,7 @@ from playground import measures
 from playground.ui.state import State, encode
 from tests.playground.browsing import (
     LEAVING,
+    LIMITS,
     column,
     downloaded,
     forked,
@@ -22,7 +23,6 @@ from tests.playground.browsing import (
     ready,
     running,
     said,
-    served,
     tab,
     text_of,
     wait,
@@ -37,19 +37,11 @@ CHOICES = [
     ("sample", {"temperature": 0.6, "top_p": 0.95}),
 ]
 SHARED = {"max_new_tokens": 6, "seed": 3, "repetition_penalty": 1.1}
-LARGEST = 3_000_000
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("take")
-
-
-@pytest.fixture(scope="module")
-def address(folder):
-    limits = ["--upload-bytes", LARGEST, "--columns", "4"]
-    with served(["app.py", "--port", "{port}", *limits], folder / "log") as address:
-        yield address
 
 
 @pytest.fixture(scope="module")
@@ -339,10 +331,10 @@ def bad_files(folder, traces):
         ("other.json", '{"a": 1}', "a trace of version None"),
         ("half.json", json.dumps([{**whole[0], "steps": [[0]]}]), "this is not a trace"),
         ("none.json", "[]", "none.json holds no trace"),
-        ("many.json", json.dumps(whole * 5), "many.json holds 5 traces; at most 4"),
+        ("many.json", json.dumps(whole * 6), "many.json holds 6 traces; at most 5"),
         ("deep.json", "[" * 100_000 + "]" * 100_000, "this is not a trace"),
         ("model.json", json.dumps([{**whole[0], "model": 3}]), "model.json holds a trace that"),
-        ("large.json", " " * (LARGEST + 1), "large.json"),
+        ("large.json", " " * (LIMITS["--upload-bytes"] + 1), "large.json"),
     ):
         path = folder / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())

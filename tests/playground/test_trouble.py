@@ -24,6 +24,7 @@ from tests.playground.browsing import (
     states,
     tab,
     text_of,
+    visiting,
     wait,
 )
 from tests.tiny import tiny
@@ -211,15 +212,12 @@ class Cable:
 def wired(browser, address):
     """A page whose cable can be cut; what the browser says about that is no complaint."""
     cable = Cable(int(address.rsplit(":", 1)[1].strip("/")))
-    context = browser.new_context(viewport={"width": 1400, "height": 1000})
-    page = context.new_page()
-    page.set_default_timeout(30_000)
     try:
-        page.goto(cable.address)
-        ready(page)
-        yield page, cable
+        with visiting(browser) as page:
+            page.goto(cable.address)
+            ready(page)
+            yield page, cable
     finally:
-        context.close()
         cable.close()
 
 

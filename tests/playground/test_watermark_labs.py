@@ -9,7 +9,9 @@ import time
 import pytest
 
 from engine import watermark
+from engine.embedded import CACHE_VARIABLE
 from engine.errors import PlaygroundError
+from engine.models import EMBEDDED
 from playground import Playground
 from playground.ui.watermark import calibrated, tables
 from playground.ui.watermark.jobs import Jobs
@@ -45,7 +47,19 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def address(folder):
+def cache(tmp_path_factory):
+    """A cache with the models of the user's own, and without the calibrations."""
+    cache = tmp_path_factory.mktemp("cache")
+    for model in EMBEDDED.values():
+        home = model()
+        cache.joinpath(home.name).symlink_to(home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CACHE_VARIABLE, str(cache))
+        yield cache
+
+
+@pytest.fixture(scope="module")
+def address(cache, folder):
     words = ["app.py", "--port", "{port}", "--model", MODEL, "--calibration-tokens", "60000"]
     with served(words, folder / "log") as address:
         yield address
@@ -198,7 +212,7 @@ def biases(page, text):
     page.keyboard.press("Tab")
 
 
-def test_a_small_calibration_shows_and_saves_what_calibrate_gives(page, lab, folder):
+def test_a_small_calibration_shows_and_saves_what_calibrate_gives(page, lab, folder, cache):
     lab_tab(page, "Calibrate")
     asked(page, bias=4, texts=4, length=30, keys=1)
     biases(page, "0")
@@ -206,6 +220,7 @@ def test_a_small_calibration_shows_and_saves_what_calibrate_gives(page, lab, fol
     page.wait_for_selector("#calibrated-cost .js-plotly-plot", timeout=SLOW)
     fields = {"bias": 4.0, "greenlist_ratio": 0.25}
     spec = Spec(fields=fields, texts=4, length=30, biases=(0.0,), others=4, keys=1)
+    assert list(cache.glob("calibrations/*.json")), "it was kept, and not with the user's own"
     *_, last = calibrate(lab, spec)
     shown = cells(page, "#calibrated-table")
     assert [row[0] for row in shown] == ["25", "30"]

@@ -10,35 +10,21 @@ from transformers import BayesianDetectorConfig, BayesianDetectorModel
 from engine.bayesian import bayesian
 from engine.marks import KEYS
 from engine.watermark import detect, scan
-from playground import Playground
 from playground.ui.cards import asked
 from playground.ui.deck import Deck
 from playground.ui.presets import PRESETS
 from playground.watermarks.explaining import explain
 from playground.watermarks.passages import passages
-from tests.playground.browsing import column, opened, ready, running, served, tab, wait
+from tests.playground.browsing import column, opened, ready, running, tab, wait
 
 NAMED = {preset.title: preset for preset in PRESETS}
 GREEN, TOURNAMENT = "A watermark you cannot see", "A tournament leaves a trace"
 EVIL = '<img src=x onerror="window.evil = 1">${1}{{value}}<script>window.evil = 2</script> & co. '
-LARGEST = 400_000
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("watermark")
-
-
-@pytest.fixture(scope="module")
-def address(folder):
-    command = ["app.py", "--port", "{port}", "--upload-bytes", LARGEST]
-    with served(command, folder / "log") as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def lab():
-    return Playground()
 
 
 def traces_of(lab, title):
@@ -322,8 +308,8 @@ def test_an_empty_lab_says_what_to_do(browser, address):
         page.locator("#explain-words", has_text="No column here has a green list").wait_for()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390])
+# No width depends on the theme.
+@pytest.mark.parametrize(("theme", "width"), [("light", 1400), ("dark", 390)])
 def test_it_fits_every_screen(browser, address, folder, theme, width):
     size = {"width": width, "height": 900}
     with opened(browser, address, f"?__theme={theme}", viewport=size) as page:
