@@ -9,8 +9,9 @@ runs it as it was. Knows transformers' layers of that kind. Refuses to know tick
 
 from __future__ import annotations
 
+import importlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -24,16 +25,21 @@ from engine.attention import BOOLEAN_MASKS
 from engine.backend import Reading
 from engine.pool_layer import Kernels, Plan, PoolLayer
 
-try:
-    from engine import triton_attention, triton_layer
-    from engine.triton_reading import read
-except ImportError:  # torch for a CPU comes without Triton
-    triton_layer = None  # type: ignore[assignment]
-    read = Reading.of  # type: ignore[assignment]
-
-__all__ = ["quicken", "read"]
-
 log = logging.getLogger(__name__)
+
+
+def _kernels(name: str) -> Any:
+    """A module of kernels; None without Triton, which torch for a CPU does not bring along."""
+    # By name: whoever takes this file elsewhere, as a recipe for transformers does, leaves them.
+    try:
+        return importlib.import_module(f"engine.triton_{name}")
+    except ImportError:
+        return None
+
+
+triton_attention, triton_layer = _kernels("attention"), _kernels("layer")
+_reading = _kernels("reading")
+read: Callable[[Tensor, Tensor, int | None], Reading] = _reading.read if _reading else Reading.of
 
 CLOSE = {4: 1e-3, 2: 0.03}  # how far a layer may be off, as a share of the largest number
 CHILDREN = ("self_attn", "mlp", "input_layernorm", "post_attention_layernorm")
