@@ -94,7 +94,10 @@ def kernels_in_torch(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def own(kind: str) -> PreTrainedModel:
-    return copy.deepcopy(tiny(kind).module)
+    shared = tiny(kind).module
+    module = type(shared)(copy.deepcopy(shared.config)).eval().requires_grad_(False)
+    module.load_state_dict(shared.state_dict())
+    return module
 
 
 def logits(backend: Pool | Plain) -> torch.Tensor:
