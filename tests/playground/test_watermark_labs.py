@@ -13,8 +13,9 @@ from engine.embedded import CACHE_VARIABLE
 from engine.errors import PlaygroundError
 from engine.models import EMBEDDED
 from playground import Playground
-from playground.ui.watermark import calibrated, tables
-from playground.ui.watermark.jobs import Jobs
+from playground.ui import tables
+from playground.ui.jobs import Jobs
+from playground.ui.watermark import calibrated
 from playground.watermarks.attacks import attack, curve
 from playground.watermarks.calibrate import Spec, calibrate
 from tests.playground.browsing import (

@@ -15,13 +15,13 @@ import gradio as gr
 from engine.settings import Limits
 from playground import Playground
 from playground.speculation.sweep import Progress, Sweep, axes, sweep
+from playground.ui.bench import Bench, Drawn, bench
+from playground.ui.jobs import Jobs, Tell
 from playground.ui.parts import Values
 from playground.ui.speculative import warmth
 from playground.ui.speculative.form import Form
 from playground.ui.speculative.race import Kept, Track
 from playground.ui.speculative.warmth import Warmth
-from playground.ui.watermark.bench import Bench, Drawn, bench
-from playground.ui.watermark.jobs import Jobs, Tell
 from visualizers import speculative_heat as heat
 
 _WHAT = (

@@ -13,6 +13,8 @@ import gradio as gr
 from engine.settings import Limits
 from playground import Playground
 from playground.speculation.race import Lane, Race
+from playground.ui.bench import WORKING, Bench, Drawn, lab_of
+from playground.ui.jobs import Jobs
 from playground.ui.loading import Labs
 from playground.ui.parts import KINDS, QUICK, Parts, Values, visitor
 from playground.ui.speculative import (
@@ -27,8 +29,6 @@ from playground.ui.speculative import (
 )
 from playground.ui.speculative.prompts import EXAMPLES, Example
 from playground.ui.speculative.race import Kept
-from playground.ui.watermark.bench import WORKING, Bench, Drawn, lab_of
-from playground.ui.watermark.jobs import Jobs
 
 _MOST = 8  # visitors with a race, most of them waiting
 _MOST_TESTS = 2

@@ -19,12 +19,12 @@ from playground.speculation import lossless
 from playground.speculation.lossless import Lossless, Pair
 from playground.speculation.odds import DRAWS, MOST_DRAWS, Odds, Progress, odds
 from playground.speculation.race import Lane, Race
+from playground.ui import tables
+from playground.ui.bench import Bench, Drawn, bench
+from playground.ui.jobs import Jobs, Tell
 from playground.ui.parts import Values
 from playground.ui.speculative import markup
 from playground.ui.speculative.form import Form
-from playground.ui.watermark import tables
-from playground.ui.watermark.bench import Bench, Drawn, bench
-from playground.ui.watermark.jobs import Jobs, Tell
 
 EMPTY = "After a race: the text with drafts and the one without, token by token."
 _WHAT = (

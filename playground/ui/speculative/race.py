@@ -16,11 +16,11 @@ import gradio as gr
 from playground import Playground
 from playground.speculation.race import News, Race, race
 from playground.ui import web
+from playground.ui.bench import Bench, Drawn, bench
+from playground.ui.jobs import Jobs, Tell
 from playground.ui.parts import Values
 from playground.ui.speculative.form import Form
 from playground.ui.speculative.lanes import Screen, nothing
-from playground.ui.watermark.bench import Bench, Drawn, bench
-from playground.ui.watermark.jobs import Jobs, Tell
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from engine.errors import PlaygroundError
 from playground.speculation import lossless
 from playground.speculation.ledger import Ledger
 from playground.speculation.race import Lane, Race
+from playground.ui import tables
 from playground.ui.speculative import markup
-from playground.ui.watermark import tables
 from visualizers.speculative_race import speculative_race
 
 EMPTY = (

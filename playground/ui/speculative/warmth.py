@@ -13,13 +13,13 @@ import gradio as gr
 
 from playground import Playground
 from playground.speculation.explain import TEMPERATURES, AtTemperature, Progress, temperatures
+from playground.ui import tables
+from playground.ui.bench import Bench, Drawn, bench
+from playground.ui.jobs import Jobs, Tell
 from playground.ui.parts import Values
 from playground.ui.speculative import markup
 from playground.ui.speculative.form import Form
 from playground.ui.speculative.race import Track
-from playground.ui.watermark import tables
-from playground.ui.watermark.bench import Bench, Drawn, bench
-from playground.ui.watermark.jobs import Jobs, Tell
 
 _WHAT = (
     "**Heat** makes the model less sure of its next token, and an unsure model keeps fewer drafts. "

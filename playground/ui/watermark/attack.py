@@ -16,12 +16,13 @@ from engine import watermark
 from engine.detection import Detection
 from engine.evidence import Score
 from engine.settings import Limits
+from playground.ui import tables
+from playground.ui.bench import WORKING, Bench, Drawn, bench
 from playground.ui.handlers import Runs
+from playground.ui.jobs import Jobs, Tell
 from playground.ui.loading import Labs
 from playground.ui.parts import QUICK, Parts, Values, visitor
-from playground.ui.watermark import marked, tables
-from playground.ui.watermark.bench import WORKING, Bench, Drawn, bench
-from playground.ui.watermark.jobs import Jobs, Tell
+from playground.ui.watermark import marked
 from playground.ui.watermark.marked import Marked
 from playground.watermarks import attacks
 from playground.watermarks.attacks import ATTACKS, Point

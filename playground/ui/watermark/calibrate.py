@@ -17,13 +17,13 @@ from engine import marks
 from engine.errors import PlaygroundError
 from engine.settings import Limits
 from playground.ui import browser
+from playground.ui.bench import WORKING, Bench, Drawn, bench, lab_of
 from playground.ui.handlers import Runs
+from playground.ui.jobs import Jobs, Tell
 from playground.ui.loading import Labs
 from playground.ui.messages import spoken
 from playground.ui.parts import QUICK, Parts, Values, visitor
 from playground.ui.watermark import calibrated
-from playground.ui.watermark.bench import WORKING, Bench, Drawn, bench, lab_of
-from playground.ui.watermark.jobs import Jobs, Tell
 from playground.watermarks import calibrate as measuring
 from playground.watermarks.calibration import Calibration, Progress
 from playground.watermarks.spec import Spec

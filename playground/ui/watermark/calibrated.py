@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from playground.ui.watermark import tables
+from playground.ui import tables
 from playground.watermarks import rates
 from playground.watermarks.calibration import AtLength, Calibration
 from playground.watermarks.rates import Operating, Rate

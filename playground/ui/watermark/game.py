@@ -20,13 +20,13 @@ from engine.errors import PlaygroundError
 from engine.settings import Limits
 from engine.trace import Trace, Update
 from playground import Playground
+from playground.ui import tables
+from playground.ui.bench import WORKING, Bench, Drawn, bench, lab_of
 from playground.ui.handlers import Runs
+from playground.ui.jobs import Jobs, Tell
 from playground.ui.loading import Labs
 from playground.ui.messages import spoken
 from playground.ui.parts import QUICK, Parts, visitor
-from playground.ui.watermark import tables
-from playground.ui.watermark.bench import WORKING, Bench, Drawn, bench, lab_of
-from playground.ui.watermark.jobs import Jobs, Tell
 from playground.watermarks.attacking import Stopped
 from playground.watermarks.passages import passages
 from playground.watermarks.sampling import PROMPT_TOKENS

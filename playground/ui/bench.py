@@ -15,10 +15,10 @@ from gradio.blocks import Block
 
 from engine.errors import PlaygroundError
 from playground import Playground
+from playground.ui import tables
 from playground.ui.loading import Labs
 from playground.ui.messages import warn
 from playground.ui.parts import QUIET
-from playground.ui.watermark import tables
 from playground.watermarks.attacking import Stopped
 
 # Jobs count themselves and refuse what is too much, so that nobody stands in a queue unseen.
