@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 # Layers of one block that read one input, in the order they are called.
 SIBLINGS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
-ROWS = range(4, 33)  # what packed weights are for
+ROWS = range(4, 33)  # what packed weights are for: up to three rows the stored ones are as fast
 FEW = range(1, 9)  # and weights in eight bits
 _WORTH = 0.95  # of the stored weight's time: less gained than this is noise
 _TRIED = 12  # rows
