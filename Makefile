@@ -39,8 +39,12 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
+# Triton's interpreter runs the GPU's kernels here. In a place of its own, because torch imports Triton
+# wherever it finds it, and without a GPU nobody who starts the page has it.
 .venv/test: requirements-dev.txt .venv/run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	    --target .venv/triton triton==3.9.0
 	@touch $@
 
 # The tests drive a real browser: Debian's, or whichever Chromium is on the path.

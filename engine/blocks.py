@@ -29,7 +29,9 @@ log = logging.getLogger(__name__)
 
 
 def _kernels(name: str) -> Any:
-    """A module of kernels; None without Triton, which torch for a CPU does not bring along."""
+    """A module of kernels; None where there is no GPU to run them, nor Triton to make them."""
+    if not torch.cuda.is_available():
+        return None
     # By name: whoever takes this file elsewhere, as a recipe for transformers does, leaves them.
     try:
         return importlib.import_module(f"engine.triton_{name}")
