@@ -74,6 +74,26 @@ CODE = (
     "const express = require('express');\n",
     "def binary_search(items, wanted):\n    low, high = 0,",
     "import random\n\ndef roll_dice(",
+    "def celsius_to_fahrenheit(",
+    "# A simple calculator\ndef add(x, y):\n    return",
+    "import json\n\nwith open('data.json') as file:\n",
+    "class Account:\n    def __init__(self, owner, balance=0):\n",
+    "def reverse(text):\n    return",
+    "while True:\n    command = input(",
+    "const numbers = [1, 2, 3];\nnumbers.forEach(",
+    "def test_addition():\n    assert",
+    "#!/bin/bash\n\nfor file in *.txt; do\n",
+    "CREATE TABLE customers (\n    id INTEGER PRIMARY KEY,\n",
+    "import matplotlib.pyplot as plt\n\nx = [",
+    "def factorial(n):\n    if n == 0:\n",
+    "int sum(int *values, int count) {\n",
+    "from flask import Flask\n\napp = Flask(__name__)\n",
+    "numbers = [3, 1, 2]\nlargest = ",
+    "def merge_sort(items):\n    middle = len(items) // 2\n",
+    "body {\n    font-family: ",
+    "fn main() {\n    let mut total = 0;\n",
+    "def greet(name):\n    print(",
+    "import datetime\n\ntoday = ",
 )
 
 OPENINGS = """
@@ -81,6 +101,9 @@ Once upon a time, there was|The old house at the end of the road|When I was a ch
 It was a dark night, and|She opened the letter and|The most important thing about|Dear|Chapter 1
 The scientists found that|My grandmother always said|On a cold morning in|The quick brown fox
 There are many reasons why|According to|The city of|He had never seen|A long time ago, in|Today we
+The little girl looked at|One day, a boy named|Deep in the forest lived|The captain of the ship|Tom and
+In the middle of the night|The dragon was not|After the storm,|My dog|The train stopped, and|Nobody knew
+It all began when|The queen had a secret:|On the first day of school|Grandfather told us about|Lily had a
 The best way to learn|Last summer, my brother and I|The king called his three sons|Every day, the
 """.replace("\n", "|")
 
@@ -107,7 +130,7 @@ class Prompts:
         """One prompt of some kind."""
         kind = self._random.choices(
             (self._nothing, self._request, self._task, self._beginning, self._opening),
-            (40, 25, 12, 15, 8),
+            (34, 22, 12, 16, 16),
         )
         return kind[0]()
 
