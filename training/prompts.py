@@ -101,9 +101,9 @@ Once upon a time, there was|The old house at the end of the road|When I was a ch
 It was a dark night, and|She opened the letter and|The most important thing about|Dear|Chapter 1
 The scientists found that|My grandmother always said|On a cold morning in|The quick brown fox
 There are many reasons why|According to|The city of|He had never seen|A long time ago, in|Today we
-The little girl looked at|One day, a boy named|Deep in the forest lived|The captain of the ship|Tom and
-In the middle of the night|The dragon was not|After the storm,|My dog|The train stopped, and|Nobody knew
-It all began when|The queen had a secret:|On the first day of school|Grandfather told us about|Lily had a
+The little girl looked at|One day, a boy named|Deep in the forest lived|The captain of the ship
+In the middle of the night|The dragon was not|After the storm,|My dog|The train stopped, and|Tom and
+It all began when|The queen had a secret:|On the first day of school|Grandfather told us|Lily had a
 The best way to learn|Last summer, my brother and I|The king called his three sons|Every day, the
 """.replace("\n", "|")
 
