@@ -213,7 +213,9 @@ def test_the_saved_traces_are_the_runs(saved, traces):
     assert tokens(read) == tokens(traces)
     for one, other in zip(read, traces, strict=True):
         assert (one.settings, one.seed, one.prefix) == (other.settings, other.seed, other.prefix)
-        assert [step.raw for step in one.steps] == pytest.approx([step.raw for step in other.steps])
+        # Who else was served in the same passes shows in the last digits.
+        theirs = pytest.approx([step.raw for step in other.steps], abs=1e-4)
+        assert [step.raw for step in one.steps] == theirs
 
 
 def test_a_saved_report_opens_by_itself(browser, ran, folder, traces):

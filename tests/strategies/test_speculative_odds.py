@@ -222,10 +222,12 @@ def test_a_draft_that_scores_few_tokens_leaves_the_models_own_distribution() -> 
     assert p_value(counts, table("target")) > ALARM
 
 
-@pytest.mark.parametrize("draft", ["good", "bad", "adversarial"])
-def test_any_draft_leaves_the_models_own_distribution(draft: str) -> None:
+@pytest.mark.parametrize(
+    ("draft", "draws"), [("good", DRAWS), ("bad", DRAWS // 5), ("adversarial", DRAWS // 5)]
+)
+def test_any_draft_leaves_the_models_own_distribution(draft: str, draws: int) -> None:
     run = Lean(seed=3, target=table("target"), draft=table(draft))
-    counts = run.written(speculative, Params(**DRAFTING), DRAWS)
+    counts = run.written(speculative, Params(**DRAFTING), draws)
     assert p_value(counts, table("target")) > ALARM
 
 

@@ -3,7 +3,6 @@ learnt."""
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from torch import nn
 
 from engine import small_weights
 from engine.heads import Heads
-from tests.tiny import tiny
+from tests.tiny import KINDS
 from training.distilling import Batch, Course, batches, draft_loss, heads_loss, learn, small, worth
 from training.draft import commonest, read_back, save
 from training.measuring import draft_acceptance, heads_acceptance
@@ -27,7 +26,8 @@ MODELS = Path(__file__).parents[2] / "models"
 
 @pytest.fixture(scope="module")
 def module():
-    return copy.deepcopy(tiny("llama").module).requires_grad_(False)  # as models are loaded
+    torch.manual_seed(7)
+    return KINDS["llama"]().eval().requires_grad_(False)  # as models are loaded
 
 
 @pytest.fixture(scope="module")
