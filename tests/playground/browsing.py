@@ -60,25 +60,15 @@ def wait(condition, seconds=20):
 
 
 @contextmanager
-def visiting(browser, viewport=WIDE, reduced_motion=None, has_touch=False):
-    """A visitor's page, on which nothing is open yet.
-
-    A tab is a visitor, since the page keeps what it keeps for its tab alone, and tabs of one
-    profile share the compiled scripts. Fingers come with a profile only.
-    """
-    [profile, *_] = browser.contexts
-    context = browser.new_context(has_touch=True) if has_touch else profile
+def visiting(browser, viewport=WIDE, **options):
+    """A visitor's page, in a profile of its own, on which nothing is open yet."""
+    context = browser.new_context(viewport=viewport, **options)
     page = context.new_page()
     page.set_default_timeout(30_000)
-    page.set_viewport_size(viewport)
-    page.emulate_media(reduced_motion=reduced_motion)
     try:
         yield page
     finally:
-        if has_touch:
-            context.close()
-        else:
-            page.close()
+        context.close()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
@@ -21,24 +20,14 @@ QUIET = [
 ]
 
 
-@pytest.fixture(scope="session")
-def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the browser keeps the page's scripts, compiled: else every visit compiles them anew,
-    which takes as long as everything else in it."""
-    return tmp_path_factory.mktemp("profile")
-
-
 @pytest.fixture(scope="module")
-def browser(profile: Path) -> Iterator[Browser]:
+def browser() -> Iterator[Browser]:
     found = next(filter(None, map(shutil.which, NAMES)), None)
     assert found, f"the tests need a browser: none of {', '.join(NAMES)} is on the path"
     with sync_playwright() as running:
-        context = running.chromium.launch_persistent_context(
-            profile, executable_path=found, args=QUIET
-        )
-        assert context.browser
-        yield context.browser
-        context.close()
+        browser = running.chromium.launch(executable_path=found, args=QUIET)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")
