@@ -33,7 +33,7 @@ DRAWING = """() => {
 
 def drawn(count: int) -> str:
     """The script of cards that answer so many wishes to draw them."""
-    return f"globalThis.decodingPlayground.drawing.done = {count:d}; trigger('drawn');"
+    return f"globalThis.decodingPlayground.drew({count:d});"
 
 
 def turned(tab: str) -> str:
@@ -43,7 +43,8 @@ def turned(tab: str) -> str:
 
 def component() -> gr.HTML:
     """The hidden component; ``arrived`` fires when the browser has kept something or came by a
-    link, ``changed`` when the visitor has done something to the form."""
+    link, ``changed`` when the visitor has done something to the form, ``drawn`` when the cards that
+    were wanted last are there."""
     return gr.HTML(
         value="",
         html_template="",

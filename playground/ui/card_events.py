@@ -14,6 +14,7 @@ from typing import Any
 import gradio as gr
 from gradio.blocks import Block
 from gradio.components import Component
+from gradio.context import LocalContext
 
 from engine.settings import SHARED, Limits
 from playground import Playground
@@ -46,6 +47,7 @@ def draw_cards(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
     wanted = gr.Number(0, precision=0, elem_classes="signal")  # how often the cards were to change
 
     def draw(deck: Deck, loaded: str, before: tuple[Deck, Deck] | None, count: int) -> None:
+        _seek_no_loads()
         if not loaded:
             return
         if before and before[0] == deck:
@@ -59,8 +61,7 @@ def draw_cards(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
         hold = partial(_held, parts, taken)
         parts.model.input(hold, inputs, held, **QUICK)
         # Run is only usable from here on: a press before would reach nothing.
-        ready = gr.HTML(js_on_load=browser.drawn(count), elem_classes="signal")
-        ready.drawn(buttons_now(runs), None, parts.actions.switched, **QUICK)
+        gr.HTML(js_on_load=browser.drawn(count), elem_classes="signal")
 
     changed = [parts.deck.change, parts.loaded.change]
     begins = [parts.actions.run, parts.actions.step]
@@ -74,6 +75,13 @@ def draw_cards(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
         concurrency_limit=1,
     )
     render(draw)
+
+
+def _seek_no_loads() -> None:
+    """Have Gradio not look for components here that load their values: none does, and it fails
+    where another event of the visitor adds to what it looks through."""
+    config: Any = LocalContext.blocks_config.get()
+    config.attach_load_events = lambda rendered_in: None
 
 
 def buttons_now(runs: Runs) -> Callable[[gr.Request], tuple[gr.Button, ...]]:

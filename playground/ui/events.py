@@ -123,7 +123,8 @@ def _connect_runs(page: gr.Blocks, parts: Parts, labs: Labs, runs: Runs) -> None
     parts.actions.stop.click(stop, queue=False, **QUIET)
     page.unload(leave)
     told = {"trigger_mode": "multiple"}
-    parts.live.begun(buttons_now(runs), None, parts.actions.switched, **told, **QUICK)
+    for changed in (parts.live.begun, parts.browser.drawn):
+        changed(buttons_now(runs), None, parts.actions.switched, **told, **QUICK)
     parts.live.paced(pace, None, None, queue=False, **told, **QUIET)
     parts.live.forked(fork, None, parts.live, **RUNNING)
     parts.live.edited(edit, None, parts.live, **RUNNING)

@@ -129,3 +129,13 @@ test("the cursor stays inside the texts", () => {
     assert.deepEqual([store.cursor.at, store.cursor.replay], [at, at !== null]);
   }
 });
+
+test("cards are told of once none is wanted beyond them", () => {
+  const told = [];
+  store.subscribe((change) => told.push(change.kind));
+  store.drawing.wanted = 2;
+  store.drew(1);
+  assert.deepEqual(told, []);
+  store.drew(2);
+  assert.deepEqual(told, ["drawn"]);
+});

@@ -1,10 +1,12 @@
 """Controls, cards and the deck: what a form shows becomes settings by name, and nothing is lost."""
 
 import asyncio
+import copy
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
+from gradio.context import LocalContext
 
 import app
 from engine.errors import PlaygroundError
@@ -13,8 +15,11 @@ from playground import Playground
 from playground.ui import cards
 from playground.ui.controls import bind, control, read, shown
 from playground.ui.deck import Deck
+from playground.ui.loading import Labs
+from playground.ui.page import build
 from playground.ui.presets import PRESETS
 from strategies import find, registered
+from tests.playground.toy_page import Lab
 from tests.tiny import tiny
 
 LIMITS = Limits()
@@ -318,3 +323,25 @@ def test_what_was_typed_for_one_strategy_fits_the_slider_of_another(lab, typed, 
     deck = Deck().add("sample", {"top_k": typed}).choose(0, "contrastive_search")
     [card], _ = drawn(deck, lab)
     assert card.controls["top_k"].value == shows
+
+
+class Growing(dict):
+    """A visitor's components, to which another event adds while they are looked through."""
+
+    def values(self):
+        for value in super().values():
+            self[object()] = value
+            yield value
+
+
+def test_cards_are_drawn_while_another_event_of_the_visitor_adds_components():
+    async def drawn():
+        page = build(Labs(["toy"], lambda name: Lab()), LIMITS)
+        [drawing] = [event for event in page.fns.values() if event.renderable]
+        config = copy.copy(page.default_config)
+        config.blocks = Growing(config.blocks)
+        LocalContext.blocks_config.set(config)
+        drawing.fn(Deck().add("greedy"), "toy", None, 1)
+        return config.get_config(drawing.renderable)["components"]
+
+    assert "card-0-remove" in {each["props"].get("elem_id") for each in asyncio.run(drawn())}

@@ -54,6 +54,8 @@ store.subscribe((change) => {
   if (change.kind === "column") keep({ feed: store.feed });
   if (change.kind === "look") keep({ look: [store.look.background, store.look.underline] });
   if (change.kind === "tab") keep({ tab: store.tab });
+  // Told from here, not from the cards: an event of cards that were drawn anew since reaches nobody.
+  if (change.kind === "drawn") trigger("drawn");
 });
 
 // Whatever a visitor does to the form reaches the document as one of these; Python hears of it when

@@ -133,6 +133,11 @@ class Store {
     return this.drawing.done > 0 && this.drawing.done === this.drawing.wanted;
   }
 
+  drew(count) {
+    this.drawing.done = count;
+    if (this.drawn) this.tell({ kind: "drawn" });
+  }
+
   // Forks stand right behind what they were forked from.
   get columns() {
     const below = (origin) =>
@@ -190,7 +195,7 @@ class Store {
   }
 
   // A listener is called with what changed, {kind: "reset" | "column" | "steps" | "say" | "pace" | "cursor" |
-  // "look" | "tab", …}.
+  // "look" | "tab" | "drawn", …}.
   subscribe(listener) {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
