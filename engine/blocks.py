@@ -1,10 +1,10 @@
-"""The decoder layers of a model on a GPU in as few kernels as they can have.
+"""The decoder layers of a model in as few kernels as they can have.
 
 A layer of a small model is mostly the way from one kernel to the next. In layers of the kind that
-most models have, those that read one input are one product here, whose weight they share with it,
-and what is between the products is done by kernels of our own. Each layer is checked against
-transformers' own before any is used, and only a pool's ticks use them: whoever else runs the model
-runs it as it was. Knows transformers' layers of that kind. Refuses to know ticks and strategies.
+most models have, those that read one input are one product here, and what is between the products
+is done in few steps: on a GPU by kernels of our own. Each layer is checked against transformers'
+own before any is used, and only a pool's ticks use them: whoever else runs the model runs it as it
+was. Knows transformers' layers of that kind. Refuses to know ticks and strategies.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from engine.attention import BOOLEAN_MASKS
 from engine.backend import Reading
+from engine.graphs import recordable
+from engine.linear import family_of
 from engine.pool_layer import Kernels, Plan, PoolLayer
 
 log = logging.getLogger(__name__)
 
 
-def _kernels(name: str) -> Any:
-    """A module of kernels; None where there is no GPU to run them, nor Triton to make them."""
-    if not torch.cuda.is_available():
-        return None
+def _kernels(name: str, *, there: bool = True) -> Any:
+    """A module of kernels; None where there is nothing to run them, nor Triton to make them."""
     # By name: whoever takes this file elsewhere, as a recipe for transformers does, leaves them.
     try:
-        return importlib.import_module(f"engine.triton_{name}")
+        return importlib.import_module(f"engine.{name}") if there else None
     except ImportError:
         return None
 
 
-triton_attention, triton_layer = _kernels("attention"), _kernels("layer")
-_reading = _kernels("reading")
+_gpu = torch.cuda.is_available()
+torch_layer, triton_layer = _kernels("torch_layer"), _kernels("triton_layer", there=_gpu)
+_reading = _kernels("triton_reading", there=_gpu)
 read: Callable[[Tensor, Tensor, int | None], Reading] = _reading.read if _reading else Reading.of
 
 CLOSE = {4: 1e-3, 2: 0.03}  # how far a layer may be off, as a share of the largest number
@@ -49,20 +49,29 @@ VISIBLE = (64, 2048)  # positions of a check: long pools have kernels of their o
 
 
 class Block:
-    """One decoder layer: attention, then a gated network, each behind a norm."""
+    """One decoder layer: attention, then a gated network, each behind a norm.
 
-    def __init__(self, layer: Any) -> None:
+    ``steps`` is the module that has what is between the products.
+    """
+
+    def __init__(self, layer: Any, steps: Any) -> None:
+        self._steps = steps
         attention, network = layer.self_attn, layer.mlp
-        self._norms = _norm(layer.input_layernorm), _norm(layer.post_attention_layernorm)
-        self._joined = join([attention.q_proj, attention.k_proj, attention.v_proj])
+        norms = layer.input_layernorm, layer.post_attention_layernorm
+        self._norms = [self._norm(norm) for norm in norms]
+        self._joined = family_of([attention.q_proj, attention.k_proj, attention.v_proj])
         self._out = attention.o_proj
         self._scale: float = attention.scaling
         self._size: int = attention.head_dim
         self._shared = attention.k_proj.out_features // self._size
+        self._groups = attention.q_proj.out_features // attention.k_proj.out_features
         own = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
-        self._own = (_norm(own[0]), _norm(own[1])) if all(own) else None
-        self._network = join([network.gate_proj, network.up_proj])
+        self._own = [self._norm(norm) for norm in own] if all(own) else None
+        self._network = family_of([network.gate_proj, network.up_proj])
         self._down = network.down_proj
+
+    def _norm(self, module: Any) -> Any:
+        return self._steps.Norm(module.weight, module.variance_epsilon)
 
     def __call__(
         self, hidden: Tensor, angles: Sequence[Tensor], mask: Tensor, own: PoolLayer
@@ -73,14 +82,14 @@ class Block:
         if not own.is_initialized:
             nothing = hidden.new_empty(1, self._shared, 0, self._size)
             own.lazy_initialization(nothing, nothing)
-        keys, values, slots = own.room
+        steps, (keys, values, slots) = self._steps, own.room
+        ready = own.ready(lambda: steps.ready(angles, mask[0, 0], self._groups))
         before = hidden[0]
-        joined = linear(triton_layer.normalize(before, self._norms[0]), *self._joined)
-        turned = angles[0][0].contiguous(), angles[1][0].contiguous()
-        query = triton_layer.turn_and_write(joined, turned, slots, keys, values, self._own)
-        attended = triton_attention.attend(query, keys, values, mask[0, 0], self._scale)
-        summed, normed = triton_layer.add_and_normalize(before, self._out(attended), self._norms[1])
-        gated = triton_layer.gate(linear(normed, *self._network))
+        joined = self._joined(steps.normalize(before, self._norms[0]))
+        query = steps.turn_and_write(joined, ready.angles, slots, keys, values, self._own)
+        attended = steps.attend(query, keys, values, ready.mask, self._scale)
+        summed, normed = steps.add_and_normalize(before, self._out(attended), self._norms[1])
+        gated = steps.gate(self._network(normed))
         grown: Tensor = summed + self._down(gated)
         return grown[None]
 
@@ -108,15 +117,15 @@ def quicken(model: PreTrainedModel) -> bool:
     layers: list[Any] = [module for module in model.modules() if isinstance(module, Quick)]
     if layers:
         return True
-    layers = list(_layers(model))
-    if triton_layer is None or not layers or model.config._attn_implementation not in BOOLEAN_MASKS:
+    layers, steps = list(_layers(model)), _steps(model)
+    if steps is None or not layers or model.config._attn_implementation not in BOOLEAN_MASKS:
         return False
     kinds = [type(layer) for layer in layers]
     try:
         for layer, kind in zip(layers, kinds, strict=True):
-            layer.block = Block(layer)
+            layer.block = Block(layer, steps)
             layer.__class__ = _quick(kind)  # type: ignore[arg-type]  # a class is hashable
-        for visible in VISIBLE:
+        for visible in VISIBLE if steps is triton_layer else VISIBLE[:1]:
             _try(model, visible, Kernels.BOTH)
     except Exception as error:  # whatever a layer has that no other has
         log.info("layers stay as they are: %s", error)
@@ -127,29 +136,17 @@ def quicken(model: PreTrainedModel) -> bool:
     return True
 
 
+def _steps(model: PreTrainedModel) -> Any:
+    """The steps between a layer's products where the model is; None where there are none."""
+    if recordable(model):
+        return triton_layer
+    kinds = {(weight.device.type, weight.dtype) for weight in model.parameters()}
+    return torch_layer if kinds == {("cpu", torch.float32)} else None
+
+
 @cache
 def _quick(kind: type[nn.Module]) -> type[nn.Module]:
     return type(kind.__name__, (Quick, kind), {})
-
-
-def join(members: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
-    """One weight and one bias for layers that read one input; theirs are parts of it from now."""
-    if any(type(member) is not nn.Linear for member in members):
-        raise ValueError("these are no plain linear layers")
-    return _joined([member.weight for member in members]), _joined(
-        [member.bias for member in members]
-    )
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    if all(part is None for part in parts):
-        return None
-    whole = torch.cat([part.data for part in parts])
-    start = 0
-    for part in parts:
-        part.data = whole[start : start + len(part)]
-        start += len(part)
-    return whole
 
 
 def _layers(model: PreTrainedModel) -> Iterator[nn.Module]:
@@ -166,10 +163,6 @@ def _layers(model: PreTrainedModel) -> Iterator[nn.Module]:
         getattr(config, name, value) == value for name, value in plain.items()
     ):
         yield from found
-
-
-def _norm(module: Any) -> Any:
-    return triton_layer.Norm(module.weight, module.variance_epsilon)
 
 
 def _own_part(layer: Any, cache: Any) -> PoolLayer | None:

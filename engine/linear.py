@@ -1,11 +1,11 @@
-"""Linear layers on a CPU, with the product that is fastest here for so many rows.
+"""Linear layers that read one input as one product, and on a CPU the fastest for so many rows.
 
 A weight is read once for one row and for sixteen, but torch's product with a weight as it is stored
-takes longer for a few rows than their number warrants. Packed for oneDNN it does not, and layers
-that read one input are one product; for one row or for a whole prompt the stored weight is better.
-Whether packing pays on this machine is measured when a model is loaded. A model that only drafts
-can have weights of eight bits as well, which are read in half the time. Knows torch's layers and
-kernels. Refuses to know models but for what they call layers that read one input.
+takes longer for a few rows than their number warrants. Packed for oneDNN it does not; for one row
+or for a whole prompt the stored weight is better. Whether packing pays on this machine is measured
+when a model is loaded. A model that only drafts can have weights of eight bits as well, which are
+read in half the time. Knows torch's layers and kernels. Refuses to know models but for what they
+call layers that read one input.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, Protocol
 
 import torch
@@ -68,46 +69,73 @@ class _Eight:
         return product.view(*given.shape[:-1], -1)
 
 
-class _Family:
-    """The weight of layers that read one input; each takes its part of the product."""
+class Family:
+    """Layers that read one input: one weight and one bias, of which theirs are parts from now on.
 
-    def __init__(
-        self,
-        members: Sequence[nn.Linear],
-        form: Callable[[Tensor, Tensor | None], _Onto] = _OneDNN,
-    ) -> None:
-        weights: list[Tensor] = [member.weight for member in members]
-        self.ends = torch.tensor([len(weight) for weight in weights]).cumsum(0).tolist()
-        whole = torch.cat(weights) if len(weights) > 1 else weights[0]
-        biases: list[Tensor] = [member.bias for member in members if member.bias is not None]
-        self.product = form(whole.detach(), torch.cat(biases) if biases else None)
+    Each takes its part of the product.
+    """
+
+    def __init__(self, members: Sequence[nn.Linear]) -> None:
+        if any(type(member) is not nn.Linear for member in members):
+            raise ValueError("these are no plain linear layers")
+        self.weight: Tensor = _joined([member.weight for member in members])
+        self.bias: Tensor | None = _joined([member.bias for member in members])
+        self.packed: _Onto | None = None
+        self.small: _Onto | None = None  # in eight bits
+        self._ends = torch.tensor([member.out_features for member in members]).cumsum(0).tolist()
         self._last: tuple[Tensor, Tensor] | None = None  # the last input and its product
+
+    def __call__(self, given: Tensor) -> Tensor:
+        """The whole product, by whichever way is fastest for so many rows."""
+        rows = given.numel() // given.shape[-1]
+        if self.small and rows in FEW:
+            return self.small(given)
+        if self.packed and rows in ROWS:
+            return self.packed(given)
+        return linear(given, self.weight, self.bias)
 
     def part(self, given: Tensor, place: int) -> Tensor:
         """One layer's part: the first one has it worked out, the last one lets go of it."""
         # Read and written as one, because other threads may be using the model.
         last = self._last
-        product = last[1] if last and last[0] is given else self.product(given)
-        self._last = None if place == len(self.ends) - 1 else (given, product)
-        start = self.ends[place - 1] if place else 0
-        return product[..., start : self.ends[place]]
+        product = last[1] if last and last[0] is given else self(given)
+        self._last = None if place == len(self._ends) - 1 else (given, product)
+        start = self._ends[place - 1] if place else 0
+        return product[..., start : self._ends[place]]
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """One tensor of which those given are parts from now on; None if there are none."""
+    if all(part is None for part in parts):
+        return None
+    if len(parts) == 1:  # may be somebody else's too: an output matrix is often the embedding
+        return parts[0].data
+    whole, start = torch.cat([part.data for part in parts]), 0
+    for part in parts:
+        part.data = whole[start : start + len(part)]
+        start += len(part)
+    return whole
 
 
 class Packed(nn.Linear):
     """A linear layer that has its weight packed as well."""
 
-    family: _Family
+    family: Family
     place: int
-    small: _Family | None = None
 
     def forward(self, given: Tensor) -> Tensor:
-        """The product, by whichever way is faster for so many rows."""
-        rows = given.numel() // given.shape[-1]
-        if self.small and rows in FEW:
-            return self.small.part(given, self.place)
-        if rows in ROWS:
-            return self.family.part(given, self.place)
-        return linear(given, self.weight, self.bias)
+        """The layer's part of its family's product."""
+        return self.family.part(given, self.place)
+
+
+def family_of(members: Sequence[nn.Linear]) -> Family:
+    """Layers that read one input as one: packed, if they are."""
+    first = members[0]
+    if isinstance(first, Packed) and all(
+        isinstance(member, Packed) and member.family is first.family for member in members
+    ):
+        return first.family
+    return Family(members)
 
 
 def pack(model: nn.Module, like: nn.Module | None = None, *, rough: bool = False) -> bool:
@@ -115,19 +143,19 @@ def pack(model: nn.Module, like: nn.Module | None = None, *, rough: bool = False
     weights' memory once more. ``rough`` adds weights in eight bits: good enough for drafts."""
     if like is not None and not any(isinstance(layer, Packed) for layer in like.modules()):
         return False
-    groups = list(_families(model))
-    families = [(members, _Family(members)) for members in groups]
-    if like is None and not _pays(families):
+    groups = list(_groups(model))
+    families = [Family(members) for members in groups]
+    packed = [_OneDNN(family.weight, family.bias) for family in families]
+    if like is None and not _pays(families, packed, _TRIED):
         return False
-    small = [(members, _Family(members, _Eight)) for members in groups if rough]
-    for members, family in families:
+    small = [_Eight(family.weight, family.bias) for family in families if rough]
+    if small and not _pays(families, small, FEW[0]):
+        small = []
+    for members, family, own, rougher in zip_longest(groups, families, packed, small):
+        family.packed, family.small = own, rougher
         for place, member in enumerate(members):
             member.__class__ = Packed
-            member.family, member.place = family, place  # type: ignore[assignment]  # now it has
-    if small and _pays(small, rows=FEW[0]):
-        for members, family in small:
-            for member in members:
-                member.small = family  # type: ignore[assignment]  # likewise
+            member.family, member.place = family, place
     return True
 
 
@@ -138,7 +166,7 @@ def packable(model: nn.Module) -> bool:
     return bool(known.is_available()) and kinds == {("cpu", torch.float32)}
 
 
-def _families(model: nn.Module) -> Iterator[list[nn.Linear]]:
+def _groups(model: nn.Module) -> Iterator[list[nn.Linear]]:
     """The plain linear layers, those that read one input together."""
     joined: set[nn.Module] = set()
     for block in model.modules():
@@ -158,22 +186,21 @@ def _alike(members: Sequence[nn.Linear]) -> bool:
 
 
 @torch.inference_mode()
-def _pays(families: Sequence[tuple[Sequence[nn.Linear], _Family]], rows: int = _TRIED) -> bool:
-    """Whether the families' products of a few rows are faster: both ways in turn, the best of
-    each."""
-    some = families[::_SOME]
-    given = [torch.ones(1, rows, members[0].in_features) for members, _ in some]
+def _pays(families: Sequence[Family], forms: Sequence[_Onto], rows: int) -> bool:
+    """Whether products of so many rows with these forms of the families' weights are faster: both
+    ways in turn, the best of each."""
+    some = list(zip(families, forms, strict=True))[::_SOME]
+    given = [torch.ones(1, rows, family.weight.shape[1]) for family, _ in some]
 
     def stored() -> None:
-        for (members, _), each in zip(some, given, strict=True):
-            for member in members:
-                linear(each, member.weight, member.bias)
+        for (family, _), each in zip(some, given, strict=True):
+            linear(each, family.weight, family.bias)
 
-    def packed() -> None:
-        for (_, family), each in zip(some, given, strict=True):
-            family.product(each)
+    def formed() -> None:
+        for (_, form), each in zip(some, given, strict=True):
+            form(each)
 
-    times = [(_seconds(packed), _seconds(stored)) for _ in range(_TIMES)]
+    times = [(_seconds(formed), _seconds(stored)) for _ in range(_TIMES)]
     ours, theirs = min(ours for ours, _ in times), min(theirs for _, theirs in times)
     log.info("such products take %.2f of the time of stored ones", ours / theirs)
     return ours < _WORTH * theirs

@@ -51,7 +51,7 @@ class Pool:
         device, recorded = model.device, recordable(model)
         capacity = GRAPH_CAPACITY if recorded else CAPACITY
         self._plan = Plan(capacity)
-        few = quick and recorded and quicken(model)
+        few = quick and quicken(model)
         self._plan.kernels = Kernels.FEW if few else Kernels.MANY
         fused = None if few else Fused.of(model)  # in few kernels nothing is left to compile
         self._graphs = Graphs[Reading](device, fused) if recorded else None
@@ -179,12 +179,10 @@ class Pool:
         """One forward pass over cells that have their positions; reads the logits of some."""
         rows = [(cell.token, cell.depth, cell.slot) for cell in cells]
         tokens, depths, slots = self._on_device(rows).T.contiguous()
-        self._plan.slots = slots
-        self._plan.visible = self._visible()
-        kept = self._on_device(keep)
+        self._plan.slots, self._plan.visible = slots, self._visible()
         for cell in cells:
             cell.whole |= early is None
-        return self._forward(tokens, depths, slots, kept, early)
+        return self._forward(tokens, depths, slots, self._on_device(keep), early)
 
     @torch.inference_mode()
     def _forward(
@@ -199,6 +197,7 @@ class Pool:
         those kept, or of all."""
         mask = self._ancestors[slots, : self._plan.visible]  # (queries, visible)
         mask[:, NOBODY] |= slots == NOBODY  # padding must see something, or its softmax is 0/0
+        self._plan.ready = None
         selected = kept is not None and self._selects_logits
         selection = {"logits_to_keep": kept} if selected else {}
         with TRACING:

@@ -5,6 +5,7 @@ Knows keys, values and the positions of the tick under way. Refuses to know cell
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -34,6 +35,7 @@ class Plan:
         self.visible = 0
         self.slots = torch.empty(0, dtype=torch.long)
         self.kernels = Kernels.MANY
+        self.ready: Any = None  # what the first layer of a tick has made for all
 
 
 class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transformers has no types here
@@ -68,6 +70,12 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transforme
     def kernels(self) -> Kernels:
         """How the layer that this belongs to is run in this tick."""
         return self._plan.kernels
+
+    def ready(self, make: Callable[[], Any]) -> Any:
+        """What all layers of a tick need alike; the first one makes it."""
+        if self._plan.ready is None:
+            self._plan.ready = make()
+        return self._plan.ready
 
     @property
     def room(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -7,21 +7,25 @@ models.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from engine.torch_layer import Norm, Ready
+from engine.triton_attention import attend
+
+__all__ = ["Norm", "add_and_normalize", "attend", "gate", "normalize", "ready", "turn_and_write"]
+
 BLOCK = 1024  # numbers of one block of threads
 
 
-class Norm(NamedTuple):
-    """A root-mean-square norm: its weight, and what keeps it from dividing by 0."""
-
-    weight: Tensor
-    epsilon: float
+def ready(angles: Sequence[Tensor], mask: Tensor, groups: int) -> Ready:
+    """Angles, (1, rows, size), and a mask, (rows, visible), as the steps below take them."""
+    cos, sin = angles
+    return Ready((cos[0].contiguous(), sin[0].contiguous()), mask)
 
 
 @triton.jit
@@ -131,7 +135,7 @@ def turn_and_write(
     slots: Tensor,
     keys: Tensor,
     values: Tensor,
-    norms: tuple[Norm, Norm] | None,
+    norms: Sequence[Norm] | None,
 ) -> Tensor:
     """Turn queries and keys by the angles of their positions, (rows, size), and write keys and
     values where they belong, (key heads, positions, size): the queries, (rows, heads, size).

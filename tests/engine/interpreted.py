@@ -8,11 +8,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from torch.testing import assert_close
 
-from engine import triton_attention, triton_layer
+from engine import torch_layer, triton_layer
 from engine.backend import Reading
-from engine.triton_layer import Norm
+from engine.torch_layer import Norm
 from engine.triton_reading import read
-from tests.engine import test_blocks as steps
+
+WAYS = (triton_layer, torch_layer)
 
 torch.manual_seed(0)
 
@@ -20,26 +21,29 @@ for rows, visible in ((5, 70), (16, 130), (1, 512), (3, 1100)):
     query, (keys, values) = torch.randn(rows, 9, 64), torch.randn(2, 3, 1200, 64)
     mask = torch.rand(rows, visible) < 0.3
     mask[:, 3] = True
-    given = (query, keys, values, mask, 0.125)
-    assert_close(triton_attention.attend(*given), steps.attend(*given), rtol=1e-4, atol=1e-5)
+    angles = torch.rand(2, 1, rows, 64)
+    masks = [way.ready(angles, mask, 3).mask for way in WAYS]
+    given = zip(WAYS, masks, strict=True)
+    found = [way.attend(query, keys, values, own, 0.125) for way, own in given]
+    assert_close(*found, rtol=1e-4, atol=1e-5)
 
 norms = Norm(torch.rand(576), 1e-5), Norm(torch.rand(64), 1e-5), Norm(torch.rand(64), 1e-5)
 hidden, added = torch.randn(2, 4, 576)
-assert_close(triton_layer.normalize(hidden, norms[0]), steps.normalize(hidden, norms[0]))
-both = [way.add_and_normalize(hidden, added, norms[0]) for way in (triton_layer, steps)]
-assert_close(*both)
+assert_close(*(way.normalize(hidden, norms[0]) for way in WAYS))
+assert_close(*(way.add_and_normalize(hidden, added, norms[0]) for way in WAYS))
 
-joined, angles = torch.randn(4, 15 * 64), tuple(torch.rand(2, 4, 64))
+joined, half = torch.randn(4, 15 * 64), torch.rand(2, 1, 4, 32)
+angles, mask = torch.cat([half, half], -1), torch.ones(4, 10, dtype=torch.bool)
 for own in (None, norms[1:]):
     found = []
-    for way in (triton_layer, steps):
+    for way in WAYS:
         keys, values = torch.zeros(2, 3, 10, 64)
-        slots = torch.tensor([7, 2, 9, 0])
-        found.append((way.turn_and_write(joined, angles, slots, keys, values, own), keys, values))
+        slots, turned = torch.tensor([7, 2, 9, 0]), way.ready(angles, mask, 3).angles
+        found.append((way.turn_and_write(joined, turned, slots, keys, values, own), keys, values))
     assert_close(*found)
 
 joined = torch.randn(3, 2 * 1536)
-assert_close(triton_layer.gate(joined), steps.gate(joined))
+assert_close(*(way.gate(joined) for way in WAYS))
 
 for size, width in ((49_152, None), (5000, None), (300, 350), (5000, 4900)):
     logits = torch.randn(3, size) * 4

@@ -1,7 +1,7 @@
 """Decoder layers in few kernels: the same numbers, for a pool's ticks alone, if they agree.
 
-The kernels run in Triton's interpreter; what is around them is tested with the same steps written
-in torch.
+The kernels of a GPU run in Triton's interpreter; what is around them is tested with the steps that
+a CPU takes.
 """
 
 import copy
@@ -11,16 +11,14 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import pytest
 import torch
-from torch.nn.functional import scaled_dot_product_attention, silu
 from transformers import DynamicCache, PreTrainedModel
 
-from engine import blocks
+from engine import blocks, torch_layer
 from engine import pool as pools
-from engine.blocks import Quick, join, quicken
+from engine.blocks import Quick, quicken
 from engine.plain import Plain
 from engine.pool import Pool
 from engine.pool_layer import Kernels
@@ -29,68 +27,15 @@ from tests.tiny import TRIE, tiny
 FEW = ("llama", "qwen3", "mistral")
 
 
-class Norm(NamedTuple):
-    weight: torch.Tensor
-    epsilon: float
-
-
-def normalize(hidden, norm):
-    return norm.weight * hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + norm.epsilon)
-
-
-def add_and_normalize(hidden, added, norm):
-    return hidden + added, normalize(hidden + added, norm)
-
-
-def turn_and_write(joined, angles, slots, keys, values, norms):
-    shared, _, size = keys.shape
-    heads = joined.shape[1] // size - 2 * shared
-    parts = joined.view(len(joined), -1, size).split((heads, shared, shared), 1)
-    query, key, value = parts
-    if norms:
-        query, key = normalize(query, norms[0]), normalize(key, norms[1])
-    cos, sin = (each[:, None] for each in angles)
-    query, key = (
-        each * cos + torch.cat((-each[..., size // 2 :], each[..., : size // 2]), -1) * sin
-        for each in (query, key)
-    )
-    keys[:, slots], values[:, slots] = key.transpose(0, 1), value.transpose(0, 1)
-    return query
-
-
-def attend(query, keys, values, mask, scale):
-    seen, shape = slice(mask.shape[1]), (len(query), -1)
-    attended = scaled_dot_product_attention(
-        query.transpose(0, 1)[None],
-        keys[None, :, seen],
-        values[None, :, seen],
-        attn_mask=mask,
-        scale=scale,
-        enable_gqa=True,
-    )
-    return attended[0].transpose(0, 1).reshape(shape)
-
-
-def gate(joined):
-    opened, through = joined.chunk(2, -1)
-    return silu(opened) * through
-
-
-@pytest.fixture(autouse=True)
-def kernels_in_torch(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    layer = SimpleNamespace(
-        Norm=Norm,
-        normalize=normalize,
-        add_and_normalize=add_and_normalize,
-        turn_and_write=turn_and_write,
-        gate=gate,
-    )
-    monkeypatch.setattr(blocks, "triton_layer", layer)
-    attention = SimpleNamespace(attend=attend)
-    monkeypatch.setattr(blocks, "triton_attention", attention, raising=False)
-    monkeypatch.setattr(pools, "recordable", lambda model: True)
-    monkeypatch.setattr(pools, "GRAPH_CAPACITY", 64)
-    return layer
+@pytest.fixture(params=["on a CPU", "as on a GPU"], autouse=True)
+def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The steps that the test's layers run in."""
+    steps = SimpleNamespace(**vars(torch_layer))
+    monkeypatch.setattr(blocks, "_steps", lambda model: steps)
+    if request.param == "as on a GPU":
+        monkeypatch.setattr(pools, "recordable", lambda model: True)
+        monkeypatch.setattr(pools, "GRAPH_CAPACITY", 64)
+    return steps
 
 
 def own(kind: str) -> PreTrainedModel:
@@ -128,9 +73,9 @@ def test_whoever_else_runs_the_model_runs_it_as_it_was(kind: str) -> None:
 
 
 def test_layers_that_do_not_agree_stay_as_they_are(
-    kernels_in_torch: SimpleNamespace, caplog: pytest.LogCaptureFixture
+    steps: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kernels_in_torch.gate = lambda joined: gate(joined) * 1.2
+    steps.gate = lambda joined: torch_layer.gate(joined) * 1.2
     model = own("llama")
     with caplog.at_level(logging.INFO):
         assert not quicken(model)
@@ -138,15 +83,14 @@ def test_layers_that_do_not_agree_stay_as_they_are(
     assert not [layer for layer in model.modules() if isinstance(layer, Quick)]
 
 
-def test_what_is_written_into_the_cache_is_compared_as_well(
-    kernels_in_torch: SimpleNamespace,
-) -> None:
+def test_what_is_written_into_the_cache_is_compared_as_well(steps: SimpleNamespace) -> None:
     def forgetful(joined, angles, slots, keys, values, norms):
-        query = turn_and_write(joined, angles, slots, keys.clone(), values.clone(), norms)
+        into = keys.clone(), values.clone()
+        query = torch_layer.turn_and_write(joined, angles, slots, *into, norms)
         keys[:, slots], values[:, slots] = 0, 0
         return query
 
-    kernels_in_torch.turn_and_write = forgetful
+    steps.turn_and_write = forgetful
     assert not quicken(own("llama"))
 
 
@@ -156,16 +100,6 @@ def test_two_pools_of_a_model_share_its_layers() -> None:
     layers = [layer for layer in model.modules() if isinstance(layer, Quick)]
     known = [layer.block for layer in layers]
     assert quicken(model) and [layer.block for layer in layers] == known
-
-
-def test_joined_layers_have_their_weights_in_one_place() -> None:
-    members = [torch.nn.Linear(4, size) for size in (6, 2, 2)]
-    given = torch.randn(3, 4)
-    expected = torch.cat([member(given) for member in members], -1)
-    weight, bias = join(members)
-    torch.testing.assert_close(torch.nn.functional.linear(given, weight, bias), expected)
-    starts = [member.weight.data_ptr() - weight.data_ptr() for member in members]
-    assert starts == [0, 6 * 4 * 4, 8 * 4 * 4]
 
 
 def test_the_kernels_themselves_say_the_same() -> None:

@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from engine import attention, linear, models
-from engine.linear import FEW, ROWS, Packed
+from engine.linear import FEW, ROWS, Family, Packed
 from engine.pool import Pool
 
 SHAPE = {
@@ -34,7 +34,7 @@ def pair(request, monkeypatch):
         for layer in model.model.layers:
             nn.init.normal_(layer.self_attn.q_proj.bias)
     quick = deepcopy(model)
-    monkeypatch.setattr(linear, "_pays", lambda families, rows=0: True)
+    monkeypatch.setattr(linear, "_pays", lambda families, forms, rows: True)
     assert linear.pack(quick)
     attention.group(quick)
     return model, quick
@@ -76,6 +76,16 @@ def test_layers_that_read_one_input_are_one_product(pair):
     assert block.self_attn.q_proj.family is block.self_attn.v_proj.family
     assert block.mlp.gate_proj.family is block.mlp.up_proj.family
     assert block.mlp.down_proj.family is not block.mlp.gate_proj.family
+
+
+def test_layers_of_one_family_have_their_weights_in_one_place():
+    members = [nn.Linear(4, size) for size in (6, 2, 2)]
+    given = torch.randn(3, 4)
+    expected = torch.cat([member(given) for member in members], -1)
+    family = Family(members)
+    torch.testing.assert_close(family(given), expected)
+    starts = [member.weight.data_ptr() - family.weight.data_ptr() for member in members]
+    assert starts == [0, 6 * 4 * 4, 8 * 4 * 4]
 
 
 def test_a_layer_that_is_given_another_input_than_its_sibling_uses_its_own(pair):
