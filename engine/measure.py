@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.backend import TOP, Reading, entropy, most
+from engine.backend import TOP, Place, Reading, entropy, gather, most
 
 FEW = 64  # where no more tokens than this are left, they are read instead of the whole row
 BEYOND = 1e30  # further from 0 than any log-probability
@@ -46,7 +46,7 @@ class Numbers(NamedTuple):
 class Request(NamedTuple):
     """Rows of scores, and the tokens that were picked there."""
 
-    reading: Reading
+    places: Sequence[Place]  # where the model said what each row began as
     stages: Sequence[Tensor]  # the scores after each, (rows, vocab)
     picks: Picks
 
@@ -61,13 +61,14 @@ class Final(NamedTuple):
 
 def in_turn(request: Request) -> Numbers:
     """Look at what there is to look at, one thing after the other."""
-    reading, stages, picks = request
+    places, stages, picks = request
+    reading = gather(places)
     before = log_probs_before(reading, stages)
     given, kept, lowest = _cuts(stages, before)
     final = (
         final_of(stages[-1], few=max(kept[-1]) <= FEW < stages[-1].shape[-1]) if stages else None
     )
-    picked = torch.tensor(picked_by_row(reading, picks))
+    picked = torch.tensor(picked_by_row(request))
     tokens = tokens_told(reading, final, picked)
     log_probs = log_probs_told(before, stages, final, tokens)
     raw_entropy, raw_varentropy = torch.stack([reading.entropy, reading.varentropy]).tolist()
@@ -135,10 +136,10 @@ def final_of(scores: Tensor, *, few: bool) -> Final:
     return Final(top[:, :TOP], values[:, :1] - best, entropy(log_probs))
 
 
-def picked_by_row(reading: Reading, picks: Picks) -> list[list[int]]:
+def picked_by_row(request: Request) -> list[list[int]]:
     """The picked tokens of every row, filled up with -1."""
-    picked: list[list[int]] = [[] for _ in range(len(reading.logits))]
-    for row, token in picks:
+    picked: list[list[int]] = [[] for _ in request.places]
+    for row, token in request.picks:
         picked[row].append(token)
     widest = max(map(len, picked))
     return [ids + [-1] * (widest - len(ids)) for ids in picked]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.backend import TOP, Reading
+from engine.backend import TOP, Reading, parts
 from engine.graphs import Graphs, bucket
 from engine.measure import (
     Numbers,
@@ -57,7 +57,7 @@ class Measuring:
         A GPU is asked at once, beside what it is busy with: to call an answer waits for it.
         ``ready`` is the CUDA event after which the rows are there.
         """
-        if requests[0].reading.logits.device.type == "cpu":
+        if _device(requests).type == "cpu":
             return [partial(in_turn, request) for request in requests]
         return self.at_once(requests, ready)
 
@@ -77,14 +77,15 @@ class Measuring:
 
     def at_once(self, requests: Sequence[Request], ready: Any) -> list[Callable[[], Numbers]]:
         """Have the device work out all there may be to tell, and ask it once."""
-        device = requests[0].reading.logits.device
+        device = _device(requests)
         picked, widths = _picked(requests)
-        inputs = [picked, *(tensor for request in requests for tensor in _inputs(request))]
         stages = tuple(len(request.stages) for request in requests)
         work = partial(_ask, stages, widths)
         with self._lock, self.aside(ready):
             self._graphs = self._graphs or Graphs(device, most=RECORDINGS)
-            if sum(len(request.reading.logits) for request in requests) <= ROWS:
+            # Rows that do not lie together are copied: that is part of the work beside.
+            inputs = [picked, *(tensor for request in requests for tensor in _inputs(request))]
+            if sum(len(request.places) for request in requests) <= ROWS:
                 shape = (stages, widths, *(tensor.shape for tensor in inputs))
                 asked = self._graphs.play(work, shape, *inputs)
             else:
@@ -142,13 +143,17 @@ class _Answer:
         return list(self._told.float().exp().tolist())
 
 
+def _device(requests: Sequence[Request]) -> torch.device:
+    return requests[0].places[0].reading.logits.device
+
+
 def _picked(requests: Sequence[Request]) -> tuple[Tensor, tuple[int, ...]]:
     """The picked tokens of all requests one after the other, and how many each has for a row; they
     are still on the host, which hands them over in one piece."""
     filled: list[int] = []
     widths = []
     for request in requests:
-        picked = picked_by_row(request.reading, request.picks)
+        picked = picked_by_row(request)
         widths.append(bucket(len(picked[0])))  # so that shapes repeat
         for tokens in picked:
             filled += tokens + [-1] * (widths[-1] - len(tokens))
@@ -157,12 +162,12 @@ def _picked(requests: Sequence[Request]) -> tuple[Tensor, tuple[int, ...]]:
 
 def _inputs(request: Request) -> list[Tensor]:
     """What a device works on: a reading's parts, stages."""
-    return [*(getattr(request.reading, name) for name in _PARTS), *request.stages]
+    return [*parts(request.places, *_PARTS), *request.stages]
 
 
 def _ask(stages: Sequence[int], widths: Sequence[int], picked: Tensor, *inputs: Tensor) -> _Asked:
     """Work out all numbers of all requests, which have so many stages each."""
-    rest, parts, start = list(inputs), [], 0
+    rest, asked, start = list(inputs), [], 0
     for count, width in zip(stages, widths, strict=True):
         own = rest[: len(_PARTS) + count]
         del rest[: len(_PARTS) + count]
@@ -170,14 +175,14 @@ def _ask(stages: Sequence[int], widths: Sequence[int], picked: Tensor, *inputs: 
         reading = Reading(**named, hidden=own[0].new_empty(0))
         end = start + len(own[0]) * width
         tokens = picked[start:end].view(-1, width)
-        parts.append(asked_of(tokens, reading, *own[len(_PARTS) :]))
+        asked.append(asked_of(tokens, reading, *own[len(_PARTS) :]))
         start = end
-    flat = [part.flatten(1).double() for of_one in parts for part in of_one]
+    flat = [part.flatten(1).double() for of_one in asked for part in of_one]
     starts = accumulate((part.numel() for part in flat), initial=0)
     places = iter([_Part(start, *part.shape) for start, part in zip(starts, flat, strict=False)])
     return _Asked(
         torch.cat([part.flatten() for part in flat]),
-        [[next(places) for _ in of_one] for of_one in parts],
+        [[next(places) for _ in of_one] for of_one in asked],
     )
 
 
@@ -203,7 +208,7 @@ def _numbers(answer: _Answer, at: int, request: Request) -> Numbers:
     alive, lowest, final_entropy = of_stages
     given, *kept = (list(map(int, left)) for left in alive.every(answer.numbers))
     return numbers._replace(
-        last=min(TOP, request.reading.logits.shape[-1]),
+        last=min(TOP, request.places[0].reading.logits.shape[-1]),
         final_entropy=final_entropy.row(answer.numbers, 0),
         kept=kept,
         lowest=lowest.every(answer.probs),

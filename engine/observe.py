@@ -15,7 +15,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from engine.backend import Reading
+from engine.backend import Place, Reading
 from engine.measure import Numbers, Request
 from engine.measuring import Measuring
 from engine.tokens import Speller
@@ -49,7 +49,8 @@ def observe(
     speller: Speller,
 ) -> list[Observed]:
     """What to tell of each picked (row, token), read off the rows they were picked from."""
-    [numbers] = Measuring().measured([Request(reading, [own.scores for own in stages], picks)])
+    places = [Place(reading, row) for row in range(len(reading.logits))]
+    [numbers] = Measuring().measured([Request(places, [own.scores for own in stages], picks)])
     return observed(numbers(), stages, picks, reading.logits.shape[-1], speller)
 
 

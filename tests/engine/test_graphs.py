@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 
 from engine import pool as pools
-from engine.backend import Reading
+from engine.backend import Place, Reading
 from engine.fusing import ALONE
 from engine.graphs import Graphs, bucket
 from engine.measure import Request, in_turn
@@ -151,9 +151,10 @@ def test_a_gpu_is_asked_for_the_numbers_a_cpu_reads_one_by_one(stages: int) -> N
         scores.append(given)
     best = given.argmax(-1).tolist()
     picks = [(0, best[0]), (2, 17), (2, best[2]), (0, 4), (2, 8)]
-    request = Request(reading, scores, picks)
+    request = Request([Place(reading, row) for row in range(3)], scores, picks)
     one_by_one = in_turn(request)
-    other = Request(Reading.of(torch.randn(2, 5000)), scores[:0], [(1, 3)])
+    apart = [Place(Reading.of(torch.randn(1, 5000)), 0) for _ in range(2)]
+    other = Request(apart, scores[:0], [(1, 3)])
     _, answer, _ = Measuring().at_once([other, request, other], ready=None)
     at_once = answer()
     assert at_once.ranks == one_by_one.ranks
