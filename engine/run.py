@@ -146,10 +146,10 @@ class Run:
         stages, tokens = processing.drawn(self._processors, texts, given, beams, self.generator)
         self.recorder.charge(self._model_calls() - calls, 0)
         self._seen = _Seen(nodes, Scores(places, given, stages))
-        return list(self._possible(tokens)[:, 0].tolist())
+        return list(self._possible(tokens).flatten().tolist())
 
     def _possible(self, tokens: Tensor) -> Tensor:
-        if bool((tokens < 0).any()):
+        if int(tokens.min()) < 0:
             stages = self._seen.scores.stages if self._seen else []
             names = ", ".join(stage.name for stage in stages) or "the model"
             raise PlaygroundError(f"nothing can be drawn from what {names} leave")
