@@ -128,19 +128,23 @@ class _Answer:
         self._told = told
         self._there = there  # the event that says so
 
+    # As lists: to look at one more tensor takes as long as to look at a hundred numbers.
+
     @cached_property
     def numbers(self) -> list[float]:
-        """All there are; waits for them."""
-        if self._there is not None:
-            self._there.synchronize()
-        # In one list: to look at one more tensor takes as long as to look at a hundred numbers.
-        return list(self._told.tolist())
+        """All there are."""
+        return list(self._awaited.tolist())
 
     @cached_property
     def probs(self) -> list[float]:
-        """The same numbers if they are log-probabilities: what probabilities they stand for."""
-        assert self.numbers, "what is not there yet cannot be worked with"
-        return list(self._told.float().exp().tolist())
+        """The same as if all were log-probabilities: what probabilities they stand for."""
+        return list(self._awaited.float().exp().tolist())
+
+    @cached_property
+    def _awaited(self) -> Tensor:
+        if self._there is not None:
+            self._there.synchronize()
+        return self._told
 
 
 def _device(requests: Sequence[Request]) -> torch.device:
