@@ -7,7 +7,7 @@ probable tokens. Refuses to know caches and masks: those are the backends' own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import torch
@@ -56,13 +56,11 @@ class Reading:
         """The same in memory of its own."""
         return Reading(*(part.clone() for part in self._parts()))
 
-    def row(self, at: int) -> list[Tensor]:
-        """What was said at one of the places, part by part."""
-        return [part[at] for part in self._parts()]
+    def _parts(self) -> list[Tensor]:
+        return [getattr(self, name) for name in _PARTS]
 
-    def _parts(self) -> tuple[Tensor, ...]:
-        spread = (self.entropy, self.varentropy)
-        return (self.logits, self.log_probs, *spread, self.top_tokens, self.hidden)
+
+_PARTS = [part.name for part in fields(Reading)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,14 +73,20 @@ class Place:
 
 def gather(places: Sequence[Place]) -> Reading:
     """The reading at each of the places, in order."""
+    return Reading(*parts(places, *_PARTS))
+
+
+def parts(places: Sequence[Place], *names: str) -> list[Tensor]:
+    """Some parts of that reading: to take each one takes a while, and who decides needs few."""
     first, start = places[0].reading, places[0].row
     if all(place.reading is first for place in places):
-        rows = [place.row for place in places]
-        if rows == list(range(start, start + len(rows))):  # as they lie there: nothing to copy
-            return first.rows(slice(start, start + len(rows)))
-        return first.rows(torch.tensor(rows, device=first.logits.device))
-    columns = zip(*(place.reading.row(place.row) for place in places), strict=True)
-    return Reading(*(torch.stack(column) for column in columns))
+        rows, end = [place.row for place in places], start + len(places)
+        as_they_lie = rows == list(range(start, end))  # there is nothing to copy
+        at = slice(start, end) if as_they_lie else torch.tensor(rows, device=first.logits.device)
+        return [getattr(first, name)[at] for name in names]
+    return [
+        torch.stack([getattr(place.reading, name)[place.row] for place in places]) for name in names
+    ]
 
 
 def most(scores: Tensor, count: int = TOP) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -115,16 +115,20 @@ def _answer(evaluated: _Evaluated) -> None:
             _below(live.run, node, tokens, cell, evaluated.places[node.reader][cell])
             for (node, *tokens), cell in zip(live.asks, cells, strict=True)
         ]
-        # A chain is read token by token; to ask for a node one has costs nothing.
-        chains = {
-            (node, tuple(tokens[:end]))
-            for node, *tokens in live.asks
-            for end in range(1, len(tokens) + 1)
-        }
-        asked = Counter(node.reader for node, _ in chains)
-        for reader, count in asked.items():
-            live.run.charge(reader, count)
-        _resume(live, nodes, waited=not asked)
+        chains = _chains(live.asks)
+        for reader, read in chains.items():
+            live.run.charge(reader, len(read))
+        _resume(live, nodes, waited=not chains)
+
+
+def _chains(asks: Sequence[Ask]) -> dict[Reader, set[Ask]]:
+    """What each model reads for a run: a chain token by token; to ask for a node one has costs
+    nothing."""
+    chains: dict[Reader, set[Ask]] = defaultdict(set)
+    for node, *tokens in asks:
+        for end in range(1, len(tokens) + 1):
+            chains[node.reader].add((node, *tokens[:end]))
+    return chains
 
 
 def _below(run: Run, node: Node, tokens: Sequence[int], cell: Cell, place: Place) -> Node:

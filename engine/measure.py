@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.backend import TOP, Reading, entropy, most
+from engine.backend import TOP, Place, Reading, entropy, gather, most
 
 FEW = 64  # where no more tokens than this are left, they are read instead of the whole row
 BEYOND = 1e30  # further from 0 than any log-probability
@@ -20,17 +20,25 @@ BEYOND = 1e30  # further from 0 than any log-probability
 Picks = Sequence[tuple[int, int]]  # (row, token)
 
 
-class Numbers(NamedTuple):
-    """What there is to tell of some rows, each with the tokens to tell of."""
+class Told(NamedTuple):
+    """The tokens to tell of in one row; of each the model's own number, then one after each
+    stage."""
 
-    tokens: list[list[int]]  # (rows, tokens) the picked, the model's best, the best in the end
-    log_probs: Tensor  # (rows, tokens, 1 + stages) the model's own, then after each stage
+    tokens: list[int]  # the picked, the model's best, the best in the end
+    log_probs: list[list[float]]  # (picked, 1 + stages)
+    probs: list[list[float]]  # (tokens, 1 + stages)
+
+
+class Numbers(NamedTuple):
+    """What there is to tell of some rows."""
+
+    told: dict[int, Told]  # of the rows in which something was picked
     last: int  # how many of the tokens are there as the best in the end
     raw_entropy: list[float]
     raw_varentropy: list[float]
     final_entropy: list[float]
     kept: list[list[int]]  # (stages, rows) how many tokens were left
-    lowest: Tensor  # (stages, rows) the least log-probability kept, where something was cut
+    lowest: list[list[float]]  # (stages, rows) the least probability kept, where any was cut
     given: list[int]  # (rows,) how many tokens the first stage got
     ranks: list[int]  # of each pick in the model's own order, from 1
 
@@ -38,7 +46,7 @@ class Numbers(NamedTuple):
 class Request(NamedTuple):
     """Rows of scores, and the tokens that were picked there."""
 
-    reading: Reading
+    places: Sequence[Place]  # where the model said what each row began as
     stages: Sequence[Tensor]  # the scores after each, (rows, vocab)
     picks: Picks
 
@@ -53,26 +61,41 @@ class Final(NamedTuple):
 
 def in_turn(request: Request) -> Numbers:
     """Look at what there is to look at, one thing after the other."""
-    reading, stages, picks = request
+    places, stages, picks = request
+    reading = gather(places)
     before = log_probs_before(reading, stages)
     given, kept, lowest = _cuts(stages, before)
     final = (
         final_of(stages[-1], few=max(kept[-1]) <= FEW < stages[-1].shape[-1]) if stages else None
     )
-    tokens = tokens_told(reading, final, torch.tensor(picked_by_row(reading, picks)))
+    picked = torch.tensor(picked_by_row(request))
+    tokens = tokens_told(reading, final, picked)
+    log_probs = log_probs_told(before, stages, final, tokens)
     raw_entropy, raw_varentropy = torch.stack([reading.entropy, reading.varentropy]).tolist()
     return Numbers(
-        tokens=tokens.tolist(),
-        log_probs=log_probs_told(before, stages, final, tokens),
+        told=_by_row(picks, picked.shape[-1], tokens, log_probs),
         last=final.top.shape[-1] if final else 0,
         raw_entropy=raw_entropy,
         raw_varentropy=raw_varentropy,
         final_entropy=final.entropy.tolist() if final else raw_entropy,
         kept=kept,
-        lowest=lowest,
+        lowest=lowest.exp().tolist(),
         given=given,
         ranks=_ranks(reading, picks),
     )
+
+
+def rows_of(picks: Picks) -> list[int]:
+    """The rows in which something was picked: a tree has many in which nothing was."""
+    return list(dict.fromkeys(row for row, _ in picks))
+
+
+def _by_row(picks: Picks, width: int, tokens: Tensor, log_probs: Tensor) -> dict[int, Told]:
+    rows = rows_of(picks)
+    read = log_probs[rows]
+    of_each = (tokens[rows], read[:, :width], read.exp())
+    told = map(Told, *(numbers.tolist() for numbers in of_each))
+    return dict(zip(rows, told, strict=True))
 
 
 def log_probs_before(reading: Reading, stages: Sequence[Tensor]) -> list[Tensor]:
@@ -113,10 +136,10 @@ def final_of(scores: Tensor, *, few: bool) -> Final:
     return Final(top[:, :TOP], values[:, :1] - best, entropy(log_probs))
 
 
-def picked_by_row(reading: Reading, picks: Picks) -> list[list[int]]:
+def picked_by_row(request: Request) -> list[list[int]]:
     """The picked tokens of every row, filled up with -1."""
-    picked: list[list[int]] = [[] for _ in range(len(reading.logits))]
-    for row, token in picks:
+    picked: list[list[int]] = [[] for _ in request.places]
+    for row, token in request.picks:
         picked[row].append(token)
     widest = max(map(len, picked))
     return [ids + [-1] * (widest - len(ids)) for ids in picked]

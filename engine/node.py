@@ -7,9 +7,10 @@ Knows whose trie a node is in. Refuses to know what is decided there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,14 +47,13 @@ class Node:
         return replace(self, text=(*self.text, token))
 
 
-@dataclass(frozen=True, eq=False)
-class Pick:
+class Pick(NamedTuple):
     """A token the trace is told about, taken or turned down, with the strategy's own numbers."""
 
     node: Node
     token: int
     event: str = "chosen"
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Any] = MappingProxyType({})
     brief: bool = False  # told without what else could have stood there: nobody chose there
 
 

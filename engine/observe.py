@@ -15,7 +15,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from engine.backend import Reading
+from engine.backend import Place, Reading
 from engine.measure import Numbers, Request
 from engine.measuring import Measuring
 from engine.tokens import Speller
@@ -49,7 +49,8 @@ def observe(
     speller: Speller,
 ) -> list[Observed]:
     """What to tell of each picked (row, token), read off the rows they were picked from."""
-    [numbers] = Measuring().measured([Request(reading, [own.scores for own in stages], picks)])
+    places = [Place(reading, row) for row in range(len(reading.logits))]
+    [numbers] = Measuring().measured([Request(places, [own.scores for own in stages], picks)])
     return observed(numbers(), stages, picks, reading.logits.shape[-1], speller)
 
 
@@ -62,14 +63,10 @@ def observed(
 ) -> list[Observed]:
     """The same of rows that have been measured."""
     names = tuple(stage.name for stage in stages)
-    picked = list(dict.fromkeys(row for row, _ in picks))
-    read = numbers.log_probs[picked]  # a tree has many rows in which nothing was picked
-    log_probs = dict(zip(picked, read.tolist(), strict=True))
-    probs = dict(zip(picked, read.exp().tolist(), strict=True))
     cutoffs = _cutoffs(numbers)
     distributions = {
         row: Distribution(
-            candidates=_candidates(numbers.tokens[row], probs[row], numbers.last, speller),
+            candidates=_candidates(told.tokens, told.probs, numbers.last, speller),
             processors=names,
             raw_entropy=_round(numbers.raw_entropy[row]),
             final_entropy=_round(numbers.final_entropy[row]),
@@ -78,21 +75,22 @@ def observed(
             kept_after=tuple(kept[row] for kept in numbers.kept),
             cutoffs=tuple(of_stage[row] for of_stage in cutoffs),
         )
-        for row in picked
+        for row, told in numbers.told.items()
     }
-    told = []
+    seen = []
     for (row, token), rank in zip(picks, numbers.ranks, strict=True):
-        of_token = log_probs[row][numbers.tokens[row].index(token)]
+        told = numbers.told[row]
+        of_token = told.log_probs[told.tokens.index(token)]
         cut = of_token[-1] == -math.inf
         used = None if cut else round(of_token[-1], 6)
-        told.append(Observed(distributions[row], round(of_token[0], 6), used, rank))
-    return told
+        seen.append(Observed(distributions[row], round(of_token[0], 6), used, rank))
+    return seen
 
 
 def _cutoffs(numbers: Numbers) -> list[list[float | None]]:
     """For every stage the probability of the least probable token it kept, where it cut any."""
     cutoffs, given = [], numbers.given
-    for kept, lowest in zip(numbers.kept, numbers.lowest.exp().tolist(), strict=True):
+    for kept, lowest in zip(numbers.kept, numbers.lowest, strict=True):
         # Where nothing is left of what there was, there is no least probable token.
         of_stage = zip(given, kept, lowest, strict=True)
         cutoffs.append(

@@ -113,7 +113,7 @@ class _Drawn(NamedTuple):
 
 def _named(processors: Sequence[LogitsProcessor], after: Tensor) -> list[Stage]:
     names = map(processor_name, processors)
-    return [Stage(name, own) for name, own in zip(names, after, strict=True)]
+    return [Stage(name, own) for name, own in zip(names, after.unbind(), strict=True)]
 
 
 def _records(processors: Sequence[LogitsProcessor], scores: Tensor) -> bool:
@@ -154,6 +154,8 @@ def processed(
 ) -> list[Stage]:
     """What each processor makes of the scores after some texts; it takes those of one length at a
     time."""
+    if not processors:
+        return []
     if all(type(processor) in _BLIND for processor in processors):
         nothing = torch.empty(len(texts), 0, dtype=torch.long, device=scores.device)
         return _alike(processors, nothing, scores, beams=1)

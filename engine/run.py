@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.backend import Reading, gather
+from engine.backend import Reading, parts
 from engine.draft import Draft
 from engine.draft_tree import TreeDrafter
 from engine.drawing import drawn
@@ -119,15 +119,14 @@ class Run:
 
         ``reshaped`` is what the strategy itself has made of the logits before, and how to call it.
         """
-        reading = gather([node.place for node in nodes])
-        scores = reading.log_probs if log_probs else reading.logits
-        stages = [Stage(*reshaped)] if reshaped else []
-        calls = self._model_calls()
+        places = [node.place for node in nodes]
+        [scores] = parts(places, "log_probs" if log_probs else "logits")
+        stages, calls = [Stage(*reshaped)] if reshaped else [], self._model_calls()
         texts, given = [node.text for node in nodes], stages[-1].scores if stages else scores
         processing = self._source.reader.processing
         stages += processing(self._processors, texts, given, self.config.num_beams)
         self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
-        self._seen = _Seen(nodes, Scores(reading, scores, stages))
+        self._seen = _Seen(nodes, Scores(places, scores, stages))
         return stages[-1].scores if stages else scores
 
     def ask(self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any) -> Tensor:
@@ -141,16 +140,16 @@ class Run:
 
     def sampled(self, nodes: Sequence[Node]) -> list[int]:
         """A token after each node, drawn from what the processors make of the model's logits."""
-        reading, calls = gather([node.place for node in nodes]), self._model_calls()
+        places, calls = [node.place for node in nodes], self._model_calls()
         texts, beams = [node.text for node in nodes], self.config.num_beams
-        processing, given = self._source.reader.processing, reading.logits
+        processing, given = self._source.reader.processing, self.logits(nodes)
         stages, tokens = processing.drawn(self._processors, texts, given, beams, self.generator)
         self.recorder.charge(self._model_calls() - calls, 0)
-        self._seen = _Seen(nodes, Scores(reading, given, stages))
-        return list(self._possible(tokens)[:, 0].tolist())
+        self._seen = _Seen(nodes, Scores(places, given, stages))
+        return list(self._possible(tokens).flatten().tolist())
 
     def _possible(self, tokens: Tensor) -> Tensor:
-        if bool((tokens < 0).any()):
+        if int(tokens.min()) < 0:
             stages = self._seen.scores.stages if self._seen else []
             names = ", ".join(stage.name for stage in stages) or "the model"
             raise PlaygroundError(f"nothing can be drawn from what {names} leave")
@@ -165,16 +164,18 @@ class Run:
         own = slice(row, row + 1)
         stages = [Stage(stage.name, stage.scores[own]) for stage in stages]
         stages.append(Stage(name, scores[None]))
-        self._seen = _Seen([node], Scores(gather([node.place]), given[own], stages))
+        self._seen = _Seen([node], Scores([node.place], given[own], stages))
 
     def logits(self, nodes: Sequence[Node]) -> Tensor:
         """What the model said, before any processor: (nodes, vocab)."""
-        return gather([node.place for node in nodes]).logits
+        return parts([node.place for node in nodes], "logits")[0]
 
     def features(self, nodes: Sequence[Node], layers: Sequence[int]) -> Tensor:
         """The model's hidden states at each node after some of its layers: (nodes, layers, width);
         -1 is the last one."""
-        return gather([node.place for node in nodes]).hidden[:, list(layers)]
+        [hidden] = parts([node.place for node in nodes], "hidden")
+        # One by one: a GPU would have to be sent a list of them.
+        return torch.stack([hidden[:, layer] for layer in layers], dim=1)
 
     def states(self, node: Node) -> Tensor:
         """The last hidden state at every token from the start of the text to a node: (length,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.backend import Reading
+from engine.backend import Place
 from engine.measure import Numbers, Request
 from engine.measuring import Measuring
 from engine.observe import GREEN_LIST, Stage, green, observed
@@ -29,7 +29,7 @@ MOST = 8  # what may wait at once: each holds rows of the vocabulary
 class Scores(NamedTuple):
     """Scores that a strategy asked for, and how they came about."""
 
-    reading: Reading
+    places: Sequence[Place]  # where the model said what they were made of
     given: Tensor  # (rows, vocab) the model's logits or log-probabilities, as they were asked for
     stages: list[Stage]
 
@@ -47,8 +47,8 @@ class _Untold:
     @property
     def request(self) -> Request:
         """What to ask the device."""
-        reading, _, stages = self.scores
-        return Request(reading, [stage.scores for stage in stages], self.picks)
+        places, _, stages = self.scores
+        return Request(places, [stage.scores for stage in stages], self.picks)
 
 
 class Teller:
@@ -85,7 +85,7 @@ class Teller:
         """Tell everything that waits; the scores are there after the event ``ready``."""
         while self._untold:
             untold = self._untold.popleft()
-            reading, given, stages = untold.scores
+            _, given, stages = untold.scores
             ready = ready or self.now()
             if untold.numbers is None:
                 [untold.numbers] = self._measuring.measured([untold.request], ready)
@@ -93,7 +93,7 @@ class Teller:
             if any(stage.name == GREEN_LIST for stage in stages):
                 with self._measuring.aside(ready):
                     marks = green(given, stages, untold.picks)
-            vocabulary = reading.logits.shape[-1]
+            vocabulary = given.shape[-1]
             told = observed(untold.numbers(), stages, untold.picks, vocabulary, self._speller)
             rest = zip(told, marks, strict=True)
             for entry in untold.entries:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import ref
 
 
 class Cell:
@@ -39,14 +39,18 @@ class Cell:
         )
         self.slot: int | None = None  # its position in the pool, once evaluated there
         self.whole = False  # evaluated by all layers there, not only by the first ones
-        self._children: WeakValueDictionary[int, Cell] = WeakValueDictionary()
+        # What has gone stays as an empty reference until its parent goes: there are few, and a
+        # dictionary that forgets by itself takes as long to make as all the rest of a cell.
+        self._children: dict[int, ref[Cell]] = {}
         self._released = released
 
     def child(self, token: int) -> Cell:
         """The child for ``token``: the living one where there is one, so equal requests meet."""
-        cell = self._children.get(token)
+        known = self._children.get(token)
+        cell = known() if known else None
         if cell is None:
-            cell = self._children[token] = Cell(self, token, self.context, self._released)
+            cell = Cell(self, token, self.context, self._released)
+            self._children[token] = ref(cell)
         return cell
 
     def descend(self, tokens: list[int]) -> Cell:

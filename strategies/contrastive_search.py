@@ -6,7 +6,7 @@ score(v) = (1 - alpha) * p(v) - alpha * max over earlier tokens of cosine(h(v), 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ def contrastive_search(run: Run, params: Params) -> Decoding:
         best = int(numbers[:, SCORE].argmax())
 
         picks = _picks(node, candidates, best, numbers[:, :NUMBERS])
-        picks[best] = _telling(picks[best], likeness[best], len(run.root.ids))
+        picks[best] = _telling(picks[best], likeness[best], len(run.root.text))
         step = run.record(picks)[best]
         run.show([step])
         [stop] = run.stops([node], [candidates[best]])
@@ -130,7 +130,7 @@ def _telling(pick: Pick, likeness: Tensor, start: int) -> Pick:
     like ``similar_to``, ``since`` counts from the beginning of what the model reads."""
     since = max(start, len(likeness) - REMEMBERED)
     similarities = likeness[since:].round(decimals=3).tolist()
-    return replace(pick, notes={**pick.notes, "similarities": similarities, "since": since})
+    return pick._replace(notes={**pick.notes, "similarities": similarities, "since": since})
 
 
 def _picks(node: Node, candidates: list[int], best: int, numbers: Tensor) -> list[Pick]:
