@@ -46,11 +46,12 @@ def server(tmp_path_factory):
         yield address, gate, log
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(server, browser):
+    """A page that follows one script after the other, each as if it were the first."""
     address, gate, _ = server
     gate.touch()
-    with opened(browser, address) as page:
+    with opened(browser, address, lasting=True) as page:
         page.wait_for_selector(".card")
         yield page
 
@@ -229,6 +230,8 @@ def test_cards_may_come_and_go_while_a_run_goes_on(page):
         page.wait_for_function(f"document.querySelectorAll('#live .token').length > {before}")
         page.click("#stop")
     page.wait_for_selector("#stop[disabled]")
+    page.locator(".card .remove").last.click()
+    page.wait_for_selector(".card >> nth=3", state="detached")
 
 
 # Without a browser
