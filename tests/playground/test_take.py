@@ -321,7 +321,7 @@ def test_an_opened_trace_can_be_forked(taking, traces, lab, tmp_path):
     file.write_text(write_all(traces[:3]), encoding="utf-8")
     page = taking
     upload(page, file)
-    page.wait_for_selector("#live .status >> text=nothing was run")
+    page.wait_for_selector("#live .status >> text=Opened three.json: nothing was run.")
     forked(page, 2, 1, " dog")
     own = traces[2].sequences[0].token_ids[:1]
     prefix = [*own, *lab.speller.ids(" dog")]

@@ -96,7 +96,7 @@ def test_a_run_can_be_held_and_stopped_while_it_waits(page):
     page.fill("#shared-max_new_tokens input[type=number]", "200")
     page.keyboard.press("Tab")
     with running(page):
-        wait(lambda: states(page)[GREEDY] == "writing" and length(page, GREEDY) > 1)
+        page.wait_for_selector("#live .column[data-state=writing] .token >> nth=1")
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("Space")
         wait(lambda: states(page)[GREEDY] == "paused")
