@@ -67,8 +67,13 @@ def test_the_embedded_model_writes_an_emoji_over_several_tokens(embedded: Playgr
     assert "".join(pieces) == "Hi 🌟!" and "" in pieces and "\ufffd" not in "".join(pieces)
 
 
-@pytest.mark.parametrize("name", ["smollm2", "stories15m"])
+@pytest.fixture(scope="module", params=["smollm2", "stories15m"])
+def speller(request: pytest.FixtureRequest) -> Speller:
+    return Speller(load(request.param).tokenizer)
+
+
 @pytest.mark.parametrize("text", ["dog", " dog", "ing home.", "\nNew", " ", "", " été ☃"])
-def test_words_behind_a_text_become_tokens_that_spell_just_them(name: str, text: str) -> None:
-    speller = Speller(load(name).tokenizer)
+def test_words_behind_a_text_become_tokens_that_spell_just_them(
+    speller: Speller, text: str
+) -> None:
     assert speller.text(speller.ids(text)) == text

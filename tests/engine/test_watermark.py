@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,10 +72,14 @@ def test_counts_and_scores_are_those_of_transformers(scheme, width, ratio, first
         assert either[once].z_score == found.z_score
 
 
+@cache
+def hashes():
+    return torch.randperm(1_000_003, generator=torch.Generator().manual_seed(KEY)).tolist()
+
+
 def green_by_hand(scheme, before, token, ratio):
     """The algorithm in the paper's words: seed a generator, shuffle the vocabulary, cut it."""
-    rng = torch.Generator().manual_seed(KEY)
-    table = torch.randperm(1_000_003, generator=rng).tolist()
+    rng, table = torch.Generator(), hashes()
     seed = KEY * before[-1]
     if scheme == "selfhash":
         seeds = [KEY * (table[one] + 1) * (table[token] + 1) for one in [*before, token]]

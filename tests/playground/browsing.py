@@ -60,15 +60,24 @@ def wait(condition, seconds=20):
 
 
 @contextmanager
-def visiting(browser, viewport=WIDE, **options):
-    """A visitor's page, in a profile of its own, on which nothing is open yet."""
-    context = browser.new_context(viewport=viewport, **options)
+def visiting(browser, viewport=WIDE, reduced_motion=None, lasting=False, **options):
+    """A visitor's page, on which nothing is open yet.
+
+    Visitors who come one after the other have the browser's own profile in turn, which keeps the
+    page's scripts compiled. Who stays while others come, or comes while another is there, has a
+    profile apart, as all tabs of one share six connections to a server.
+    """
+    [profile, *_] = browser.contexts
+    apart = lasting or options or len(profile.pages) > 1
+    context = browser.new_context(**options) if apart else profile
     page = context.new_page()
     page.set_default_timeout(30_000)
+    page.set_viewport_size(viewport)
+    page.emulate_media(reduced_motion=reduced_motion)
     try:
         yield page
     finally:
-        context.close()
+        (context if apart else page).close()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
@@ -20,14 +21,22 @@ QUIET = [
 ]
 
 
+@pytest.fixture(scope="session")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the browser keeps the page's scripts, compiled: to compile them takes longer than to
+    run them."""
+    return tmp_path_factory.mktemp("profile")
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(profile: Path) -> Iterator[Browser]:
     found = next(filter(None, map(shutil.which, NAMES)), None)
     assert found, f"the tests need a browser: none of {', '.join(NAMES)} is on the path"
     with sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=found, args=QUIET)
-        yield browser
-        browser.close()
+        own = running.chromium.launch_persistent_context(profile, executable_path=found, args=QUIET)
+        assert own.browser
+        yield own.browser
+        own.close()
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import copy
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,12 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def loaded(folder):
+    """The playground on a tiny model's folder; each kind is loaded once."""
+    return cache(lambda kind: Playground(folder(tiny(kind))))
+
+
+@pytest.fixture(scope="module")
 def llama(folder):
     return Playground(folder(tiny("llama")), heads=clueless(tiny("llama")))
 
@@ -203,8 +210,8 @@ TINY = {
 
 @pytest.mark.parametrize("kind", ["llama", "bart"])
 @pytest.mark.parametrize("choice", TINY.values(), ids=TINY)
-def test_a_folder_is_loaded_as_transformers_loads_it(folder, run, kind, choice):
-    lab = Playground(folder(tiny(kind)))
+def test_a_folder_is_loaded_as_transformers_loads_it(loaded, run, kind, choice):
+    lab = loaded(kind)
     program = code(lab, "Hello there", choice, max_new_tokens=12)
     formatted(program)
     assert "engine" not in program
@@ -215,8 +222,10 @@ def test_a_folder_is_loaded_as_transformers_loads_it(folder, run, kind, choice):
 
 @pytest.mark.parametrize("how", ["good", "bad"])
 @pytest.mark.parametrize("kind", ["llama", "t5"])
-def test_a_draft_model_of_the_same_vocabulary_drafts_in_transformers(folder, run, kind, how):
-    lab = Playground(folder(tiny(kind)))
+def test_a_draft_model_of_the_same_vocabulary_drafts_in_transformers(
+    loaded, folder, run, kind, how
+):
+    lab = loaded(kind)
     choice = ("speculative", {"assistant_model": folder(draft(kind, how))})
     program = code(lab, "Hello there", choice, max_new_tokens=12)
     formatted(program)
@@ -228,8 +237,8 @@ def test_a_draft_model_of_the_same_vocabulary_drafts_in_transformers(folder, run
 
 @pytest.mark.parametrize("kind", ["llama", "bart", "t5"])
 @pytest.mark.parametrize("id", ["sample", "beam_search", "contrastive_search", "prompt_lookup"])
-def test_the_program_goes_on_from_where_the_run_did(folder, run, kind, id):
-    lab = Playground(folder(tiny(kind)))
+def test_the_program_goes_on_from_where_the_run_did(loaded, run, kind, id):
+    lab = loaded(kind)
     choice = (id, {"repetition_penalty": 1.2, "min_new_tokens": 4, **OWN[id]})
     [whole] = lab.compare("Hello there", [choice], max_new_tokens=12)
     prefix = whole.sequences[0].token_ids[:4]
@@ -347,9 +356,9 @@ def test_a_whole_comparison_is_one_call(embedded, run):
     assert printed.count("# ") >= 4
 
 
-def test_a_folder_of_somebodys_own_decoding_is_named(folder, run, tmp_path):
+def test_a_folder_of_somebodys_own_decoding_is_named(loaded, run, tmp_path):
     write("contrastive_search", tmp_path)
-    lab = Playground(folder(tiny("llama")))
+    lab = loaded("llama")
     choice = ("custom", {"custom_generate": str(tmp_path), "arguments": {"top_k": 3}})
     program = code(lab, "Hi", choice, max_new_tokens=4)
     formatted(program)

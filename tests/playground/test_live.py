@@ -35,6 +35,7 @@ from tests.playground.browsing import (
 from tests.playground.toy_page import EVIL, Lab, step
 
 TOY = Path(__file__).with_name("toy_page.py")
+WRITTEN = "#live .column[data-state=writing] .token"  # those of a run before are not
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +47,12 @@ def server(tmp_path_factory):
         yield address, gate, log
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(server, browser):
+    """A page that follows one script after the other, each as if it were the first."""
     address, gate, _ = server
     gate.touch()
-    with opened(browser, address) as page:
+    with opened(browser, address, lasting=True) as page:
         page.wait_for_selector(".card")
         yield page
 
@@ -121,8 +123,7 @@ def test_text_of_the_model_is_never_markup(page):
 
 def test_an_error_in_one_run_shows_in_its_column_while_the_others_go_on(page):
     with following(page, "toys"):
-        page.wait_for_selector('[data-state="failed"]')
-        assert "writing" in states(page)
+        page.wait_for_selector("#live:has([data-state=failed]):has([data-state=writing])")
     assert states(page) == ["done", "done", "failed"]
     assert page.inner_text("#live .failure") == f"no more memory {EVIL}"
     assert text_of(page, 2) == " half"
@@ -173,7 +174,7 @@ def test_a_run_that_writes_ahead_says_what_became_of_its_drafts(page):
 
 def test_nothing_is_lost_when_news_comes_faster_than_frames(page):
     with following(page, "many"):
-        page.wait_for_selector("#live .token")
+        page.wait_for_selector(WRITTEN)
         # A browser that is busy for a while misses screens.
         page.evaluate("() => { const end = Date.now() + 1500; while (Date.now() < end); }")
     assert text_of(page, 0) == "".join(f"{id} " for id in range(300))
@@ -222,13 +223,15 @@ def test_visitors_stop_their_own_runs_only(server, browser):
 
 def test_cards_may_come_and_go_while_a_run_goes_on(page):
     with following(page, "forever"):
-        page.wait_for_selector("#live .token")
+        page.wait_for_selector(WRITTEN)
         page.click("#add")
         page.wait_for_selector(".card >> nth=3")
         before = page.locator("#live .token").count()
         page.wait_for_function(f"document.querySelectorAll('#live .token').length > {before}")
         page.click("#stop")
     page.wait_for_selector("#stop[disabled]")
+    page.locator(".card .remove").last.click()
+    page.wait_for_selector(".card >> nth=3", state="detached")
 
 
 # Without a browser

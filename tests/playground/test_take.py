@@ -5,7 +5,7 @@ import csv
 import io
 import json
 import zlib
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 
 import pytest
 
@@ -55,7 +55,7 @@ def traces(lab):
 @pytest.fixture(scope="module")
 def ran(browser, address):
     """The page after everything was changed, run, and forked."""
-    with opened(browser, address) as page:
+    with opened(browser, address, lasting=True) as page:
         ready(page)
         page.fill("#prompt textarea", PROMPT)
         page.click("#shared button")
@@ -286,43 +286,48 @@ def upload(page, path):
     asked.value.set_files(path)
 
 
-@contextmanager
-def takes(browser, address):
-    with opened(browser, address) as page:
+@pytest.fixture(scope="module")
+def opener(browser, address):
+    with opened(browser, address, lasting=True) as page:
         ready(page)
-        tab(page, "Take it with you")
         yield page
 
 
-def test_saved_traces_open_again_without_a_run(browser, address, saved, traces, lab):
-    with takes(browser, address) as page:
-        upload(page, saved)
-        page.wait_for_selector("#live .status >> text=Opened traces.json: nothing was run.")
-        assert texts(page, 4) == full_texts(traces)
-        column(page, 2).locator(".token").nth(1).hover()
-        rank = traces[2].steps[1].rank
-        page.wait_for_selector(f"#live .candidates >> text=rank {rank} in the model's own order")
-        column(page, 0).locator(".token").nth(1).click()
-        page.keyboard.press("Escape")
-        tab(page, "Step")
-        page.wait_for_selector(f".step >> text={traces[0].steps[1].token.text.strip()}")
-        tab(page, "Across strategies")
-        page.wait_for_selector("#tabs .js-plotly-plot .main-svg >> visible=true")
-        wait(lambda: len(shown_table(page)[1]) == 4)
+@pytest.fixture
+def taking(opener):
+    tab(opener, "Take it with you")
+    return opener
 
 
-def test_an_opened_trace_can_be_forked(browser, address, traces, lab, tmp_path):
+def test_saved_traces_open_again_without_a_run(taking, saved, traces):
+    page = taking
+    upload(page, saved)
+    page.wait_for_selector("#live .status >> text=Opened traces.json: nothing was run.")
+    assert texts(page, 4) == full_texts(traces)
+    column(page, 2).locator(".token").nth(1).hover()
+    rank = traces[2].steps[1].rank
+    page.wait_for_selector(f"#live .candidates >> text=rank {rank} in the model's own order")
+    column(page, 0).locator(".token").nth(1).click()
+    page.keyboard.press("Escape")
+    tab(page, "Step")
+    page.wait_for_selector(f".step >> text={traces[0].steps[1].token.text.strip()}")
+    tab(page, "Across strategies")
+    page.wait_for_selector("#tabs .js-plotly-plot .main-svg >> visible=true")
+    wait(lambda: len(shown_table(page)[1]) == 4)
+
+
+def test_an_opened_trace_can_be_forked(taking, traces, lab, tmp_path):
     file = tmp_path / "three.json"
     file.write_text(write_all(traces[:3]), encoding="utf-8")
-    with takes(browser, address) as page:
-        upload(page, file)
-        page.wait_for_selector("#live .status >> text=nothing was run")
-        forked(page, 2, 1, " dog")
-        own = traces[2].sequences[0].token_ids[:1]
-        prefix = [*own, *lab.speller.ids(" dog")]
-        [fork] = lab.compare(PROMPT, CHOICES[2:], prefix=prefix, **SHARED)
-        assert text_of(page, 3) == full_texts([fork])[0]
-        assert page.inner_text("#live .status").startswith("Done in")
+    page = taking
+    upload(page, file)
+    page.wait_for_selector("#live .status >> text=Opened three.json: nothing was run.")
+    forked(page, 2, 1, " dog")
+    own = traces[2].sequences[0].token_ids[:1]
+    prefix = [*own, *lab.speller.ids(" dog")]
+    [fork] = lab.compare(PROMPT, CHOICES[2:], prefix=prefix, **SHARED)
+    assert text_of(page, 3) == full_texts([fork])[0]
+    assert page.inner_text("#live .status").startswith("Done in")
 
 
 def bad_files(folder, traces):
@@ -343,18 +348,18 @@ def bad_files(folder, traces):
         yield path, words
 
 
-def test_a_bad_file_is_refused_in_words_and_nothing_is_lost(browser, address, traces, tmp_path):
-    with takes(browser, address) as page:
-        page.fill("#shared-max_new_tokens input >> nth=0", "3")
-        with running(page):
-            pass
-        before = texts(page)
-        for path, words in bad_files(tmp_path, traces):
-            upload(page, path)
-            said(page, words)
-            assert texts(page) == before
-        forked(page, 0, 1, " and")  # the board is still the one that was run
-        assert text_of(page, 1).startswith(before[0][:3])
+def test_a_bad_file_is_refused_in_words_and_nothing_is_lost(taking, traces, tmp_path):
+    page = taking
+    page.fill("#shared-max_new_tokens input >> nth=0", "3")
+    with running(page):
+        pass
+    before = texts(page)
+    for path, words in bad_files(tmp_path, traces):
+        upload(page, path)
+        said(page, words)
+        assert texts(page) == before
+    forked(page, 0, 1, " and")  # the board is still the one that was run
+    assert text_of(page, 1).startswith(before[0][:3])
 
 
 # Tables and figures

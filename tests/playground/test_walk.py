@@ -1,7 +1,5 @@
 """Walking through runs on the real page: step by step, pinned, forked, edited, replayed."""
 
-from contextlib import contextmanager
-
 import pytest
 
 from playground.ui.presets import FIRST
@@ -19,37 +17,44 @@ from tests.playground.browsing import (
 GREEDY, BEAMS, SAMPLE = range(3)
 
 
-@contextmanager
-def filled(browser, address):
+@pytest.fixture(scope="module")
+def visited(browser, address):
+    """One page: every test begins with a comparison of its own, which takes less than a page."""
     with opened(browser, address) as page:
         ready(page)
-        page.fill("#shared-max_new_tokens input[type=number]", "8")
-        page.keyboard.press("Tab")
         yield page
 
 
-@pytest.fixture
-def page(browser, address):
-    with filled(browser, address) as page:
-        yield page
+def filled(page):
+    """The page with the form as every test begins with it."""
+    page.fill("#prompt textarea", FIRST.prompt)
+    page.fill("#shared-max_new_tokens input[type=number]", "8")
+    page.keyboard.press("Tab")
+    return page
 
 
-@pytest.fixture
-def ran(page):
+def compared(page):
     """The page with a comparison that has ended, the focus on nothing."""
-    with running(page):
+    with running(filled(page)):
         pass
     page.evaluate("document.activeElement.blur()")
     return page
 
 
+@pytest.fixture
+def page(visited):
+    return filled(visited)
+
+
+@pytest.fixture
+def ran(visited):
+    return compared(visited)
+
+
 @pytest.fixture(scope="module")
-def read(browser, address):
-    """A page with a comparison that has ended, for tests that only read."""
-    with filled(browser, address) as page:
-        with running(page):
-            pass
-        yield page
+def read(visited):
+    """For tests that only read."""
+    return compared(visited)
 
 
 def tokens(page, index):
@@ -91,7 +96,7 @@ def test_a_run_can_be_held_and_stopped_while_it_waits(page):
     page.fill("#shared-max_new_tokens input[type=number]", "200")
     page.keyboard.press("Tab")
     with running(page):
-        wait(lambda: length(page, GREEDY) > 1)
+        page.wait_for_selector("#live .column[data-state=writing] .token >> nth=1")
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("Space")
         wait(lambda: states(page)[GREEDY] == "paused")

@@ -74,7 +74,7 @@ def lab_tab(page, name):
 @pytest.fixture(scope="module")
 def ran(browser, address):
     """A page with three marked columns."""
-    with opened(browser, address) as page:
+    with opened(browser, address, lasting=True) as page:
         page.set_default_timeout(60_000)
         ready(page)
         page.fill("#prompt textarea", PROMPT)
@@ -95,9 +95,10 @@ def ids(lab):
     return trace.sequences[0].token_ids
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(browser, address):
-    with opened(browser, address) as page:
+    """A page that one test after another uses, each a section of it."""
+    with opened(browser, address, lasting=True) as page:
         page.set_default_timeout(60_000)
         ready(page)
         yield page
@@ -129,7 +130,7 @@ def idle(page, button):
 # Attack
 
 
-def test_an_attacks_numbers_are_the_engines_for_the_same_seed(ran, lab, ids, folder):
+def test_an_attacks_numbers_are_the_engines_for_the_same_seed(ran, lab, ids):
     choose(ran, "Substitute tokens")
     ran.wait_for_selector("#attack-about >> text=Replaces tokens by others")
     assert "the chance of each token to be replaced" in ran.inner_text("#attack-about")
@@ -151,10 +152,9 @@ def test_an_attacks_numbers_are_the_engines_for_the_same_seed(ran, lab, ids, fol
             str(found.tokens_scored),
         ]
     assert found.reason in ran.inner_text("#attack-progress")
-    ran.locator("#tabs").screenshot(path=folder / "attack.png")
 
 
-def test_a_curve_is_the_engines_point_by_point(ran, lab, ids, folder):
+def test_a_curve_is_the_engines_point_by_point(ran, lab, ids):
     choose(ran, "Delete tokens")
     ran.wait_for_selector("#attack-about >> text=Drops tokens")
     fill(ran, "attack-seed", 3)
@@ -168,7 +168,6 @@ def test_a_curve_is_the_engines_point_by_point(ran, lab, ids, folder):
     strengths = [round(step / 9, 4) for step in range(10)]
     points = curve(lab, ids, "delete", strengths, (3, 4), **MARK)
     assert drawn == pytest.approx([point.after for point in points if point.after is not None])
-    ran.locator("#tabs").screenshot(path=folder / "curve.png")
 
 
 def test_a_curve_for_which_the_model_writes_can_be_stopped(ran):
@@ -249,7 +248,7 @@ def test_a_small_calibration_shows_and_saves_what_calibrate_gives(page, lab, fol
 
 def test_a_calibration_can_be_stopped_and_too_large_ones_are_refused(page):
     lab_tab(page, "Calibrate")
-    asked(page, texts=600, length=60, keys=1, seed=random.randrange(10**9))
+    asked(page, bias=2, texts=600, length=60, keys=1, seed=random.randrange(10**9))
     page.click("#calibrate-calibrate")
     progress(page, "calibrate", "writing texts with bias 2")
     page.click("#calibrate-stop")
@@ -285,7 +284,7 @@ def test_a_page_that_is_left_makes_room_for_others(browser, address):
 # Guess
 
 
-def test_which_text_is_marked_is_not_in_the_page_before_the_guess(page, folder):
+def test_which_text_is_marked_is_told_with_the_guess_only_and_the_score_is_kept(page):
     lab_tab(page, "Guess")
     page.get_by_label("bias 4: strong").check()
     page.click("#guess-new-round")
@@ -315,17 +314,16 @@ def test_which_text_is_marked_is_not_in_the_page_before_the_guess(page, folder):
     assert page.inner_text("#guess-tally").startswith(f"{score} of 1 guess right")
     page.wait_for_selector("#guess-A[disabled]")
     page.wait_for_selector("#guess-B[disabled]")
-    page.locator("#tabs").screenshot(path=folder / "guess.png")
+    _the_score_is_kept_over_rounds(page)
 
 
-def test_the_score_is_kept_over_rounds(page):
-    lab_tab(page, "Guess")
-    for number in (1, 2):
+def _the_score_is_kept_over_rounds(page):
+    for number in (2, 3):
+        idle(page, "#guess-new-round")
         page.click("#guess-new-round")
         idle(page, "#guess-A")
         page.click("#guess-A")
         page.wait_for_selector(f"#guess-tally >> text=of {number} guess")
-        idle(page, "#guess-new-round")
 
 
 # Without a page
