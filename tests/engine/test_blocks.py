@@ -102,7 +102,8 @@ def test_two_pools_of_a_model_share_its_layers() -> None:
     assert quicken(model) and [layer.block for layer in layers] == known
 
 
-def test_the_kernels_themselves_say_the_same() -> None:
+@pytest.mark.parametrize("steps", ["as on a GPU"], indirect=True)
+def test_the_kernels_themselves_say_the_same(steps: SimpleNamespace) -> None:
     script = Path(__file__).with_name("interpreted.py")
     # Where `make test` puts Triton: apart, because torch imports it wherever it finds it.
     apart = {"PYTHONPATH": str(Path(sys.prefix) / "triton"), "TRITON_INTERPRET": "1"}
