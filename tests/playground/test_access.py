@@ -362,16 +362,29 @@ def test_nothing_moves_for_who_wants_it_calm(browser, address, motion):
 
 # Without a mouse
 
-# Whether the reader sees where the focus is: a ring on the element, or on what stands for it.
-RING = """() => {
-    const at = document.activeElement;
-    if (!at || at === document.body) return 'the focus is lost';
-    const marks = [at, at.closest('.wrap'), at.closest('label'), ...at.children].filter(Boolean);
-    const style = (node) => [getComputedStyle(node), getComputedStyle(node, '::after')];
-    const styles = marks.flatMap(style);
-    const seen = styles.some((one) => parseFloat(one.strokeWidth) >= 3
-        || (one.outlineStyle !== 'none' && parseFloat(one.outlineWidth) >= 2));
-    return seen ? '' : 'no ring around ' + at.outerHTML.slice(0, 160);
+# Whether the reader sees where the focus is when it has come to rest: a ring on the element, or on
+# what stands for it.
+RING = """async () => {
+    const complaint = () => {
+        const at = document.activeElement;
+        if (!at || at === document.body) return 'the focus is lost';
+        const marks = [at, at.closest('.wrap'), at.closest('label'), ...at.children];
+        const style = (node) => [getComputedStyle(node), getComputedStyle(node, '::after')];
+        const styles = marks.filter(Boolean).flatMap(style);
+        const seen = styles.some((one) => parseFloat(one.strokeWidth) >= 3
+            || (one.outlineStyle !== 'none' && parseFloat(one.outlineWidth) >= 2));
+        return seen ? '' : 'no ring around ' + at.outerHTML.slice(0, 160);
+    };
+    const end = performance.now() + 3000;
+    while (complaint() && performance.now() < end) await new Promise((go) => setTimeout(go, 20));
+    return complaint();
+}"""
+
+# Counts the keys after which the focus is nowhere when the page could take the next one.
+LOSSES = """() => {
+    globalThis.losses = 0;
+    const look = () => { globalThis.losses += document.activeElement === document.body; };
+    addEventListener('keydown', () => setTimeout(look), true);
 }"""
 
 
@@ -434,12 +447,14 @@ def test_a_run_is_set_up_stepped_and_played_by_keyboard(browser, address):
 
 def _choose_a_strategy(page):
     walk_to(page, ".card .card-head input")
-    for _ in range(12):
+    page.evaluate(LOSSES)
+    active = page.locator("[role=option].active")
+    while "beam search" not in (before := active.all_inner_texts()):
         press(page, "ArrowDown")
-        if page.locator("[role=option].active", has_text="beam search").count():
-            break
+        wait(lambda before=before: active.all_inner_texts() != before)
     press(page, "Enter")
     page.locator(".card").first.get_by_text("num_beams", exact=True).wait_for()
+    assert page.evaluate("losses") == 0
 
 
 def _step_and_play(page):

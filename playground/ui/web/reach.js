@@ -2,6 +2,7 @@
 // and lets Tab lead into the list, which goes away at that moment. Knows comboboxes; nothing else.
 () => {
   const RESUME = ["Enter", " ", "ArrowDown", "ArrowUp"];
+  let closing; // the field whose list the last key closes
 
   // The field's frame holds the focus: on the field itself the list would open again.
   function rest(field) {
@@ -30,6 +31,11 @@
     if (!field) return;
     const list = document.getElementById(field.getAttribute("aria-controls"));
     if (event.key === "Tab" && list) list.tabIndex = -1; // a list that scrolls is a stop for Tab
-    if (event.key === "Enter" || event.key === "Escape") setTimeout(rest, 0, field);
+    closing = event.key === "Enter" || event.key === "Escape" ? field : undefined;
   }, true);
+
+  // As soon as the field is left, and not a moment later: the next key may be on its way.
+  document.addEventListener("focusout", (event) => {
+    if (event.target === closing) queueMicrotask(() => rest(event.target));
+  });
 };
