@@ -21,7 +21,7 @@ with uncollected(lasting=True):
     from engine.models import DEFAULT, EMBEDDED
     from playground import Limits, Playground, PlaygroundError
     from playground.ui.loading import Labs
-    from playground.ui.look import CSS, JS, theme
+    from playground.ui.look import CSS, HEAD, JS, theme
     from playground.ui.page import build
 
 _LIMITS = {
@@ -59,6 +59,7 @@ def main() -> None:
         theme=theme(),
         css_paths=CSS,
         js=JS,
+        head=HEAD,
         max_file_size=limits.upload_bytes,  # Gradio takes uploads of any size else
         enable_monitoring=False,
         run_history=False,

@@ -11,6 +11,8 @@ from playground.ui import web
 
 CSS = [web.path(f"{name}.css") for name in ("page", "reach", "labs", "speculative")]
 JS = web.text("reach.js")
+# In the head, as Gradio asks for the first things before it runs the page's own script.
+HEAD = f"<script>{web.text('streams.js')}</script>"
 
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 _MONO = ("ui-monospace", "Consolas", "DejaVu Sans Mono", "monospace")

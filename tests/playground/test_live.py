@@ -2,12 +2,10 @@
 
 import asyncio
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,9 +13,11 @@ import pytest
 from engine.errors import PlaygroundError
 from engine.settings import Limits
 from engine.trace import Candidate, Distribution, Stop, Token, Update
+from playground.ui import gathering, handlers
 from playground.ui.board import Asked
 from playground.ui.feed import Feed, stop_words
 from playground.ui.forks import at_edit, at_token
+from playground.ui.gathering import End
 from playground.ui.handlers import Runs, batches
 from playground.ui.loading import Loader
 from playground.ui.state import State, encode
@@ -82,7 +82,7 @@ def test_run_runs_as_soon_as_it_can_be_pressed_however_long_the_cards_take(serve
     address, gate, _ = server
     gate.write_text("0.3")
     try:
-        for _ in range(3):
+        for _ in range(2):
             with opened(browser, address) as page, following(page, "drafts"):
                 pass
     finally:
@@ -97,7 +97,7 @@ def test_a_press_before_the_cards_of_a_link_are_drawn_is_kept_until_they_are(
     link = "#s=" + encode(State("toy", "drafts", cards=(("greedy", {}),) * 2))
     gate.write_text(seconds)
     try:
-        for _ in range(3):
+        for _ in range(2):
             with opened(browser, address, link) as page:
                 wait(lambda: page.input_value("#prompt textarea") == "drafts")
                 with over(page):
@@ -107,6 +107,37 @@ def test_a_press_before_the_cards_of_a_link_are_drawn_is_kept_until_they_are(
                     )
     finally:
         gate.write_text("")
+
+
+# Has a page hear all that the server tells it a tenth of a second late, and nothing else.
+LATE = """document.addEventListener('readystatechange', () => {
+    if (document.readyState !== 'interactive') return; // the head's scripts have run, no other has
+    const before = globalThis.fetch;
+    globalThis.fetch = async (what, how) => {
+        const answer = await before(what, how);
+        if (!String(what.url ?? what).includes('queue/data')) return answer;
+        const late = new TransformStream({
+            async transform(piece, next) {
+                await new Promise((go) => setTimeout(go, 100));
+                next.enqueue(piece);
+            },
+        });
+        return new Response(answer.body.pipeThrough(late), answer);
+    };
+});"""
+
+
+def test_every_answer_is_heard_however_late_they_come(server, browser):
+    address, gate, _ = server
+    gate.touch()
+    link = "#s=" + encode(State("toy", "drafts", cards=(("greedy", {}),) * 2))
+    for _ in range(2):
+        with visiting(browser) as page:
+            page.add_init_script(LATE)
+            page.goto(address + link)
+            wait(lambda: page.input_value("#prompt textarea") == "drafts")
+            with running(page):
+                pass
 
 
 def test_text_of_the_model_is_never_markup(page):
@@ -255,18 +286,33 @@ def test_a_model_that_could_not_be_loaded_is_tried_again():
     assert loader.loaded
 
 
-def test_batches_come_at_once_and_then_no_faster_than_asked():
-    def source():
-        for number in range(100):
-            yield number
-            time.sleep(0.01)
+class Arriving:
+    """A queue into which a number comes every hundredth of a second, on a clock of its own."""
 
-    began = time.monotonic()
-    arrived = [(time.monotonic() - began, batch) for batch in batches(source(), 0.3)]
+    def __init__(self, count):
+        self.now, self._count, self._given = 0.0, count, 0
+
+    def empty(self):
+        return self._given > self._count or self._given > self.now * 100 + 1e-6
+
+    def get(self):
+        self.now = max(self.now, self._given / 100)
+        self._given += 1
+        return End() if self._given > self._count else self._given - 1
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def test_batches_come_at_once_and_then_no_faster_than_asked(monkeypatch):
+    arriving = Arriving(100)
+    monkeypatch.setattr(gathering, "time", arriving)
+    arrived = [(arriving.now, batch) for batch in gathering.gathered(arriving, 0.3)]
     assert [number for _, batch in arrived for number in batch] == list(range(100))
-    assert arrived[0][0] < 0.25
-    gaps = [later - sooner for (sooner, _), (later, _) in pairwise(arrived[1:])]
-    assert min(gaps) > 0.29
+    assert [moment for moment, _ in arrived] == pytest.approx([0, 0.3, 0.6, 0.9, 1.2])
 
 
 def test_batches_pass_an_error_on_after_what_came_before_it():
@@ -425,17 +471,19 @@ def test_a_page_may_ask_for_what_it_missed_of_a_feed_it_knows():
         assert answer(wish) == ""
 
 
-def test_news_goes_through_gradio_once_a_second_and_at_once_while_paused():
-    runs, screens = runs_of(Lab(), "forever")
-    next(screens), next(screens)
-    began = time.monotonic()
-    next(screens)
-    assert time.monotonic() - began > 0.5
-    runs.pace("me", "pause")
-    began = time.monotonic()
-    next(screens)
-    assert time.monotonic() - began < 0.5
-    screens.close()
+def test_news_goes_through_gradio_once_in_a_while_and_at_once_while_paused(monkeypatch):
+    class Pausing(Lab):
+        def stream(self, *args, **kwargs):
+            for update in super().stream(*args, **kwargs):
+                if update.lead == 99:
+                    runs.pace("me", "pause")
+                yield update
+
+    monkeypatch.setattr(handlers, "SCREEN", 60.0)
+    runs, screens = runs_of(Pausing(), "many")
+    told = [[line for line in lines(screen)[1] if "steps" in line] for screen in screens]
+    _, first, until_paused, *then = [sum(len(line["steps"]) for line in news) for news in told]
+    assert 1 <= first < until_paused and first + until_paused > 80 and then
 
 
 def test_only_so_many_boards_are_kept():

@@ -28,7 +28,7 @@ from engine.trace import (
 )
 from playground import configs
 from playground.ui.loading import Labs
-from playground.ui.look import CSS, theme
+from playground.ui.look import CSS, HEAD, theme
 from playground.ui.page import build
 from strategies import find, registered
 
@@ -187,7 +187,8 @@ def main():
         return Lab(gate, time.sleep)
 
     page = build(Labs(["toy"], load), Limits())
-    page.launch(server_port=port, theme=theme(), css_paths=CSS, run_history=False, quiet=True)
+    looks = {"theme": theme(), "css_paths": CSS, "head": HEAD}
+    page.launch(server_port=port, run_history=False, quiet=True, **looks)
 
 
 if __name__ == "__main__":
