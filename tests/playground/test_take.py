@@ -13,7 +13,6 @@ from engine.trace_json import read_all, write_all
 from playground import measures
 from playground.ui.state import State, encode
 from tests.playground.browsing import (
-    LEAVING,
     LIMITS,
     column,
     downloaded,
@@ -134,7 +133,7 @@ def test_a_link_restores_the_form_and_the_view_and_runs_the_same(browser, addres
 
 
 def test_a_followed_link_stays_over_a_reload(browser, address, link):
-    with opened(browser, address, link, LEAVING) as page:
+    with opened(browser, address, link) as page:
         wait(lambda: page.input_value("#prompt textarea") == PROMPT)
         page.reload()
         wait(lambda: page.input_value("#prompt textarea") == PROMPT)

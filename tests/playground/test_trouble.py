@@ -12,7 +12,6 @@ from playground.ui.board import Asked
 from playground.ui.handlers import Runs
 from playground.ui.presets import FIRST
 from tests.playground.browsing import (
-    LEAVING,
     column,
     forked,
     on_tab,
@@ -48,7 +47,7 @@ def address(folder):
 
 @pytest.fixture
 def page(browser, address):
-    with opened(browser, address, forgiven=LEAVING) as page:
+    with opened(browser, address) as page:
         ready(page)
         length(page, 5)
         yield page
