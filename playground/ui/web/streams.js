@@ -22,7 +22,9 @@
     await ended;
   }
 
-  async function* messages(answer) {
+  async function* messages(request) {
+    const answer = await ask(request);
+    if (!answer.ok) throw answer;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = "", read = await reader.read(); !read.done; read = await reader.read()) {
       const whole = (rest + read.value).split("\n\n");
@@ -39,7 +41,7 @@
   }
 
   async function tell(page, request) {
-    for await (const message of messages(await ask(request))) {
+    for await (const message of messages(request)) {
       const [, kind, id] = HEAD.exec(message) ?? [];
       if (kind === "process_completed") turn(id, open, early);
       const ends = kind === "close_stream";
