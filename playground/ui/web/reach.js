@@ -2,7 +2,7 @@
 // and lets Tab lead into the list, which goes away at that moment. Knows comboboxes; nothing else.
 () => {
   const RESUME = ["Enter", " ", "ArrowDown", "ArrowUp"];
-  let closing; // the field whose list the last key closes
+  let closing; // the field whose list the key under way closes
 
   // The field's frame holds the focus: on the field itself the list would open again.
   function rest(field) {
@@ -31,7 +31,9 @@
     if (!field) return;
     const list = document.getElementById(field.getAttribute("aria-controls"));
     if (event.key === "Tab" && list) list.tabIndex = -1; // a list that scrolls is a stop for Tab
-    closing = event.key === "Enter" || event.key === "Escape" ? field : undefined;
+    if (event.key !== "Enter" && event.key !== "Escape") return;
+    closing = field;
+    setTimeout(() => (closing = undefined)); // who leaves it later goes where they like
   }, true);
 
   // As soon as the field is left, and not a moment later: the next key may be on its way.
