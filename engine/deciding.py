@@ -1,21 +1,53 @@
 """What a strategy asks of the scores it decides by, in one question to the device.
 
 Every answer of a GPU is waited for, and every launch takes the host as long as a small kernel takes
-the GPU: so all that a decision needs is recorded as one piece of work, and its answer fetched in
-one piece. Knows how work is put to a device. Refuses to know what is decided.
+the GPU: so all that a decision needs is recorded as one piece of work, its answer is fetched in one
+piece, and nobody waits for it before all others have asked. Knows how work is put to a device.
+Refuses to know what is decided.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from engine.backend import most
 from engine.graphs import Graphs
+
+
+class Question:
+    """Something a device was asked; to call it waits for the answer, on the host."""
+
+    def __init__(self, asked: Tensor) -> None:
+        # Copied right behind the work: a recording writes over its result when it is played again.
+        self._told = asked.to("cpu", non_blocking=True)
+        self._there = None
+        if asked.device.type == "cuda":
+            self._there = torch.cuda.current_stream(asked.device).record_event()
+
+    @property
+    def open(self) -> bool:
+        """Whether there is anything to wait for."""
+        return self._there is not None
+
+    def __call__(self) -> Tensor:
+        """The answer."""
+        if self._there is not None:
+            self._there.synchronize()
+        return self._told
+
+
+Asking = Generator[Question, Tensor, Tensor]
+
+
+def answered(question: Question) -> Asking:
+    """The answer to a question, for a generator to go on with when it has come."""
+    return (yield question) if question.open else question()
 
 
 class Deciding:
@@ -25,8 +57,8 @@ class Deciding:
         self._lock = threading.Lock()
         self._graphs: Graphs[Tensor] | None = None
 
-    def __call__(self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any) -> Tensor:
-        """What some work on tensors comes to, on the host.
+    def __call__(self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any) -> Question:
+        """Ask what some work on tensors comes to.
 
         The first of the inputs says on what device; the work must be a function that is always the
         same object, and may not ask the device anything itself.
@@ -34,11 +66,11 @@ class Deciding:
         device = inputs[0].device
         ready = partial(work, **constants)
         if device.type != "cuda":
-            return ready(*inputs)
+            return Question(ready(*inputs))
         with self._lock:
             self._graphs = self._graphs or Graphs(device)
             shape = (work, *sorted(constants.items()), *(given.shape for given in inputs))
-            return self._graphs.play(ready, shape, *inputs).cpu()
+            return Question(self._graphs.play(ready, shape, *inputs))
 
 
 def highest(scores: Tensor, count: int) -> Tensor:

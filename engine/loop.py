@@ -9,7 +9,7 @@ import logging
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from engine.backend import Place
+from engine.deciding import Question
 from engine.errors import PlaygroundError
 from engine.node import Ask, Node
 from engine.reader import Reader
@@ -36,6 +37,8 @@ class _Live:
     run: Run
     decoding: Decoding
     asks: list[Ask] = field(default_factory=list)
+    question: Question | None = None  # what it waits for before that
+    waited: bool = False  # it got nothing that it did not have
     told: bool = False  # its trace has been given out
 
 
@@ -55,8 +58,7 @@ def stream(
         for run, _ in runs:
             run.begin()
         lives = [_Live(run, decode(run)) for run, decode in runs]
-        for live in lives:
-            _resume(live, None)
+        _resume(dict.fromkeys(lives))
         while True:
             # Where a GPU computes by itself, it goes on with the next tick while this one is told.
             ahead, ready = None, None
@@ -108,6 +110,7 @@ def _evaluated(lives: Sequence[_Live]) -> _Evaluated:
 
 def _answer(evaluated: _Evaluated) -> None:
     """Hand everyone the nodes asked for, and let them decide."""
+    answers: dict[_Live, Any] = {}
     for live, cells in evaluated.cells.items():
         if not live.asks:  # it ended while it was told of
             continue
@@ -118,7 +121,8 @@ def _answer(evaluated: _Evaluated) -> None:
         chains = _chains(live.asks)
         for reader, read in chains.items():
             live.run.charge(reader, len(read))
-        _resume(live, nodes, waited=not chains)
+        answers[live], live.waited = nodes, not chains
+    _resume(answers)
 
 
 def _chains(asks: Sequence[Ask]) -> dict[Reader, set[Ask]]:
@@ -140,16 +144,31 @@ def _below(run: Run, node: Node, tokens: Sequence[int], cell: Cell, place: Place
     return Node(node.reader, cell, place, text, step, tuple(untold), node.tree)
 
 
-def _resume(live: _Live, nodes: list[Node] | None, *, waited: bool = False) -> None:
-    """Let a strategy decide and ask again."""
+def _resume(answers: Mapping[_Live, Any]) -> None:
+    """Let strategies decide and ask again; none waits for a device before all have asked it."""
+    while answers:
+        for live, answer in answers.items():
+            _go_on(live, answer)
+        answers = {live: None for live in answers if live.question}
+
+
+def _go_on(live: _Live, answer: Any) -> None:
     with _alone(live):
+        if live.question:
+            question, live.question = live.question, None
+            answer = question()
         try:
-            live.asks = list(next(live.decoding) if nodes is None else live.decoding.send(nodes))
-            assert live.asks, "a strategy that goes on asks for something"
+            asked = live.decoding.send(answer)
         except StopIteration:
             live.asks = []
             assert live.run.recorder.trace is not None, "a strategy that ends has finished its run"
-    live.run.recorder.settle(waited=waited)
+        else:
+            if isinstance(asked, Question):
+                live.question = asked
+                return
+            live.asks = list(asked)
+            assert live.asks, "a strategy that goes on asks for something"
+    live.run.recorder.settle(waited=live.waited)
 
 
 def _tell(lives: Sequence[_Live], ready: Any) -> None:

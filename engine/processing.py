@@ -16,7 +16,8 @@ from torch import Tensor
 from transformers import LogitsProcessor
 from transformers.generation import logits_process as theirs
 
-from engine.drawing import clocks, drawn, first_to_ring
+from engine.deciding import Question
+from engine.drawing import clocks, first_to_ring
 from engine.graphs import Graphs
 from engine.observe import Stage, processor_name
 
@@ -76,13 +77,14 @@ class Processing:
         scores: Tensor,
         beams: int,
         generator: torch.Generator,
-    ) -> tuple[list[Stage], Tensor]:
-        """The same, and tokens drawn from what is left of each row, (rows, 1) on the host."""
+    ) -> tuple[list[Stage], Question]:
+        """The same, and tokens drawn from what is left of each row, (rows, 1)."""
         if _records(processors, scores):
             return self.recorded_draw(processors, scores, clocks(scores, generator))
         stages = self(processors, texts, scores, beams)
         left = stages[-1].scores if stages else scores
-        return stages, drawn(left.softmax(-1), 1, generator)
+        probs = left.softmax(-1)
+        return stages, Question(first_to_ring(probs, clocks(probs, generator), 1))
 
     def recorded(self, processors: Sequence[LogitsProcessor], scores: Tensor) -> list[Stage]:
         """The same of processors that look at scores alone, with one launch for all of them."""
@@ -94,14 +96,14 @@ class Processing:
 
     def recorded_draw(
         self, processors: Sequence[LogitsProcessor], scores: Tensor, clocks: Tensor
-    ) -> tuple[list[Stage], Tensor]:
+    ) -> tuple[list[Stage], Question]:
         """The same with what is drawn in one launch as well, and one question to the device."""
         with self._lock:
             self._draws = self._draws or Graphs(scores.device)
             shape = (scores.shape, *(_key(processor) for processor in processors))
             play = self._draws.play
             after, tokens = play(partial(_in_turn_and_drawn, processors), shape, scores, clocks)
-            return _named(processors, after.clone()), tokens.cpu()
+            return _named(processors, after.clone()), Question(tokens)
 
 
 class _Drawn(NamedTuple):

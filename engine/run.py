@@ -6,7 +6,7 @@ figures and pages. A strategy that holds a node keeps its branch of the trie ali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import cached_property, partial, wraps
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.backend import Reading, parts
+from engine.deciding import Asking, Question, answered
 from engine.draft import Draft
 from engine.draft_tree import TreeDrafter
 from engine.drawing import drawn
@@ -129,23 +130,24 @@ class Run:
         self._seen = _Seen(nodes, Scores(places, scores, stages))
         return stages[-1].scores if stages else scores
 
-    def ask(self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any) -> Tensor:
+    def ask(self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any) -> Asking:
         """What some work on scores and the like comes to, on the host: one question to a GPU."""
-        return self._source.reader.deciding(work, *inputs, **constants)
+        return answered(self._source.reader.deciding(work, *inputs, **constants))
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
         """Draw from rows of probabilities made of the last scores, (…, vocab): (…, count) on the
         host."""
         return self._possible(drawn(probs, count, self.generator))
 
-    def sampled(self, nodes: Sequence[Node]) -> list[int]:
+    def sampled(self, nodes: Sequence[Node]) -> Generator[Question, Tensor, list[int]]:
         """A token after each node, drawn from what the processors make of the model's logits."""
         places, calls = [node.place for node in nodes], self._model_calls()
         texts, beams = [node.text for node in nodes], self.config.num_beams
         processing, given = self._source.reader.processing, self.logits(nodes)
-        stages, tokens = processing.drawn(self._processors, texts, given, beams, self.generator)
+        stages, asked = processing.drawn(self._processors, texts, given, beams, self.generator)
         self.recorder.charge(self._model_calls() - calls, 0)
         self._seen = _Seen(nodes, Scores(places, given, stages))
+        tokens = yield from answered(asked)
         return list(self._possible(tokens).flatten().tolist())
 
     def _possible(self, tokens: Tensor) -> Tensor:

@@ -13,12 +13,14 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from engine.deciding import Question
 from engine.errors import PlaygroundError, did_you_mean
 from engine.node import Ask, Node
 from engine.run import Run
 from engine.settings import SHARED, Setting, settings_of
 
-Decoding = Generator[Sequence[Ask], list[Node], None]
+# Asks for nodes and gets them, or for what a device was asked and gets the answer.
+Decoding = Generator[Sequence[Ask] | Question, Any, None]
 __all__ = ["Ask", "Decoding", "Strategy", "find", "registered", "registration", "strategy"]
 
 Decode = Callable[[Run, Any], Decoding]

@@ -5,14 +5,14 @@ Knows sums and scores. Refuses to know who runs on and who finishes: the searche
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.deciding import highest
+from engine.deciding import Question, highest
 from engine.run import Node, Pick, Run
 from engine.settings import setting
 from engine.trace import Stop
@@ -95,9 +95,9 @@ class Candidates:
     @staticmethod
     def best(
         run: Run, nodes: Sequence[Node], scores: Tensor, totals: Tensor, count: int
-    ) -> Candidates:
+    ) -> Generator[Question, Tensor, Candidates]:
         """Those with the highest sums."""
-        told = run.ask(_best, scores, totals, count=count)
+        told = yield from run.ask(_best, scores, totals, count=count)
         return Candidates._told(run, nodes, scores, totals, told)
 
     @staticmethod

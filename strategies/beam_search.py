@@ -45,7 +45,7 @@ def search(run: Run, params: Beams, draw: Draw | None = None) -> Decoding:
     for length in count(1):
         scores = run.scores(nodes, log_probs=True)  # (beams, vocab)
         if draw is None:
-            found = Candidates.best(run, nodes, scores, totals, looked_at)
+            found = yield from Candidates.best(run, nodes, scores, totals, looked_at)
         else:
             places = draw(with_totals(scores, totals).flatten(), looked_at)
             found = Candidates.at(run, nodes, scores, totals, places)

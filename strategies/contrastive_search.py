@@ -46,13 +46,13 @@ def contrastive_search(run: Run, params: Params) -> Decoding:
     node = run.root
     context = _Context(run.states(node))
     while True:
-        told = run.ask(_most_probable, run.scores([node]), count=params.top_k)
+        told = yield from run.ask(_most_probable, run.scores([node]), count=params.top_k)
         candidates, probs = told[0].long().tolist(), told[1].float()
         children = yield [(node, token) for token in candidates]
 
         ahead = run.features(children, [-1])[:, 0]  # (candidates, width)
-        alpha = params.penalty_alpha
-        numbers = run.ask(_weighed, ahead, context.visible, context.length, probs, alpha=alpha)
+        weighing = ahead, context.visible, context.length, probs
+        numbers = yield from run.ask(_weighed, *weighing, alpha=params.penalty_alpha)
         likeness = numbers[:, NUMBERS:][:, : int(context.length)]
         best = int(numbers[:, SCORE].argmax())
 

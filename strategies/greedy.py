@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from engine.run import Run
 from engine.strategy import Decoding, strategy
 
@@ -22,7 +24,7 @@ def greedy(run: Run, params: Params) -> Decoding:
     """
     node = run.root
     while True:
-        token = int(run.scores([node]).argmax())  # of (1, vocab)
+        token = int((yield from run.ask(torch.argmax, run.scores([node]))))  # of (1, vocab)
         step = run.choose(node, token)
         run.show([step])
         [stop] = run.stops([node], [token])

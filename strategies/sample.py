@@ -82,7 +82,7 @@ def sample(run: Run, params: Params) -> Decoding:
     ends: dict[int, tuple[int, None, Stop]] = {}  # row -> its last step and what ended it
     while True:
         # Rows that have ended are drawn for as well, so that the others' draws do not shift.
-        tokens = run.sampled(rows)
+        tokens = yield from run.sampled(rows)
         going = [row for row in range(len(rows)) if row not in ends]
         steps = run.record([Pick(rows[row], tokens[row]) for row in going])
         stops = run.stops([rows[row] for row in going], [tokens[row] for row in going])

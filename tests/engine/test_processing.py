@@ -34,7 +34,7 @@ def test_what_is_drawn_in_one_launch_is_what_is_drawn_afterwards() -> None:
     for _ in range(3):
         expected, tokens = processing.drawn(WARPERS, [(1,)] * 3, scores, 1, theirs_)
         stages, drawn = processing.recorded_draw(WARPERS, scores, clocks(scores, ours))
-        assert torch.equal(drawn, tokens)
+        assert torch.equal(drawn(), tokens())
         for own, other in zip(stages, expected, strict=True):
             assert own.name == other.name and torch.equal(own.scores, other.scores)
 
