@@ -103,8 +103,11 @@ class Graphs(Generic[T]):
             read = [given.to(self._device, copy=True) for given in inputs]
             self._memory = self._memory or torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
-            # Other threads may use the device meanwhile: what they do is not recorded.
-            with self._parts():
+            # What a thread multiplies matrices with is made when it first does; not in a recording.
+            torch.cuda.current_blas_handle()  # type: ignore[no-untyped-call]  # torch
+            # Other threads may use the device meanwhile: what they do is not recorded. A recording
+            # that fails leaves its thread on its stream, where the next one's are made.
+            with self._parts(), torch.cuda.stream(torch.cuda.current_stream(self._device)):
                 if self._swapped:
                     work(*read)  # loads the compiled kernels
                 with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
