@@ -1,18 +1,20 @@
 """Linear layers that read one input as one product, and on a CPU the fastest for so many rows.
 
 A weight is read once for one row and for sixteen, but torch's product with a weight as it is stored
-takes longer for a few rows than their number warrants. Packed for oneDNN it does not; for one row
-or for a whole prompt the stored weight is better. Whether packing pays on this machine is measured
-when a model is loaded. A model that only drafts can have weights of eight bits as well, which are
-read in half the time. Knows torch's layers and kernels. Refuses to know models but for what they
-call layers that read one input.
+takes longer for a few rows than their number warrants. Packed for MKL or oneDNN it does not; for
+one row or for a whole prompt the stored weight is better. Whether packing pays on this machine, and
+for which of them, is measured when a model is loaded. A model that only drafts can have weights of
+eight bits as well, which are read in half the time. Knows torch's layers and kernels. Refuses to
+know models but for what they call layers that read one input.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Protocol
 
@@ -35,6 +37,8 @@ _TIMES = 3
 class _Onto(Protocol):
     """A weight in a form of its own, multiplied with rows."""
 
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None: ...
+
     def __call__(self, given: Tensor) -> Tensor:
         """The product."""
 
@@ -49,6 +53,20 @@ class _OneDNN:
     def __call__(self, given: Tensor) -> Tensor:
         onto: Any = torch.ops.mkldnn._linear_pointwise  # operators carry no types
         product: Tensor = onto(given, self._packed, self._bias, "none", [], "")
+        return product
+
+
+class _Mkl:
+    """A weight packed for MKL, which torch has on x86."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self._packed = torch.ops.mkl._mkl_reorder_linear_weight(weight, _TRIED)
+        self._weight, self._bias = weight, bias
+
+    def __call__(self, given: Tensor) -> Tensor:
+        onto: Any = torch.ops.mkl._mkl_linear
+        rows = given.numel() // given.shape[-1]  # for other numbers than it is told torch unpacks
+        product: Tensor = onto(given, self._packed, self._weight, self._bias, rows)
         return product
 
 
@@ -141,22 +159,32 @@ def family_of(members: Sequence[nn.Linear]) -> Family:
 def pack(model: nn.Module, like: nn.Module | None = None, *, rough: bool = False) -> bool:
     """Pack a model's linear layers if that pays here, or paid for a model ``like`` it; it takes the
     weights' memory once more. ``rough`` adds weights in eight bits: good enough for drafts."""
-    if like is not None and not any(isinstance(layer, Packed) for layer in like.modules()):
-        return False
     groups = list(_groups(model))
     families = [Family(members) for members in groups]
-    packed = [_OneDNN(family.weight, family.bias) for family in families]
-    if like is None and not _pays(families, packed, _TRIED):
+    form = _form_in(like) if like is not None else _fastest(families, packings(), _TRIED)
+    if form is None:
         return False
+    packed = [form(family.weight, family.bias) for family in families]
+    rough = rough and _fastest(families, [_Eight], FEW[0]) is not None
     small = [_Eight(family.weight, family.bias) for family in families if rough]
-    if small and not _pays(families, small, FEW[0]):
-        small = []
     for members, family, own, rougher in zip_longest(groups, families, packed, small):
         family.packed, family.small = own, rougher
         for place, member in enumerate(members):
             member.__class__ = Packed
             member.family, member.place = family, place
     return True
+
+
+def packings() -> list[type[_Onto]]:
+    """What weights can be packed for here."""
+    known: Any = torch.backends.mkl  # which carries no types
+    return [_Mkl, _OneDNN] if known.is_available() else [_OneDNN]
+
+
+def _form_in(model: nn.Module) -> type[_Onto] | None:
+    """What the weights of a model are packed for, if they are."""
+    forms = (layer.family.packed for layer in model.modules() if isinstance(layer, Packed))
+    return next(map(type, filter(None, forms)), None)
 
 
 def packable(model: nn.Module) -> bool:
@@ -186,27 +214,30 @@ def _alike(members: Sequence[nn.Linear]) -> bool:
 
 
 @torch.inference_mode()
-def _pays(families: Sequence[Family], forms: Sequence[_Onto], rows: int) -> bool:
-    """Whether products of so many rows with these forms of the families' weights are faster: both
-    ways in turn, the best of each."""
-    some = list(zip(families, forms, strict=True))[::_SOME]
-    given = [torch.ones(1, rows, family.weight.shape[1]) for family, _ in some]
+def _fastest(
+    families: Sequence[Family], forms: Sequence[type[_Onto]], rows: int
+) -> type[_Onto] | None:
+    """The form of the families' weights in which products of so many rows are fastest, if they are
+    faster than stored: all ways in turn, the best of each."""
+    some = families[::_SOME]
+    given = [torch.ones(1, rows, family.weight.shape[1]) for family in some]
+    ways: dict[type[_Onto] | None, list[Callable[[Tensor], Tensor]]] = {
+        None: [partial(linear, weight=family.weight, bias=family.bias) for family in some]
+    }
+    for form in forms:
+        ways[form] = [form(family.weight, family.bias) for family in some]
+    best = dict.fromkeys(ways, math.inf)
+    for _ in range(_TIMES):
+        for way, products in ways.items():
+            best[way] = min(best[way], _seconds(products, given))
+    stored = best.pop(None)
+    fastest = min(best, key=lambda form: best[form])
+    log.info("%s take %.2f of the time of stored weights", fastest, best[fastest] / stored)
+    return fastest if best[fastest] < _WORTH * stored else None
 
-    def stored() -> None:
-        for (family, _), each in zip(some, given, strict=True):
-            linear(each, family.weight, family.bias)
 
-    def formed() -> None:
-        for (_, form), each in zip(some, given, strict=True):
-            form(each)
-
-    times = [(_seconds(formed), _seconds(stored)) for _ in range(_TIMES)]
-    ours, theirs = min(ours for ours, _ in times), min(theirs for _, theirs in times)
-    log.info("such products take %.2f of the time of stored ones", ours / theirs)
-    return ours < _WORTH * theirs
-
-
-def _seconds(work: Callable[[], None]) -> float:
+def _seconds(products: Sequence[Callable[[Tensor], Tensor]], given: Sequence[Tensor]) -> float:
     start = time.perf_counter()
-    work()
+    for product, rows in zip(products, given, strict=True):
+        product(rows)
     return time.perf_counter() - start

@@ -23,8 +23,14 @@ SHAPE = {
 }
 
 
+@pytest.fixture(params=linear.packings())
+def form(request):
+    """What weights are packed for."""
+    return request.param
+
+
 @pytest.fixture(params=["llama", "qwen2, whose projections have biases"])
-def pair(request, monkeypatch):
+def pair(request, form, monkeypatch):
     """A model as it was made, and the same one packed and grouped."""
     torch.manual_seed(0)
     if request.param == "llama":
@@ -34,7 +40,9 @@ def pair(request, monkeypatch):
         for layer in model.model.layers:
             nn.init.normal_(layer.self_attn.q_proj.bias)
     quick = deepcopy(model)
-    monkeypatch.setattr(linear, "_pays", lambda families, forms, rows: True)
+    monkeypatch.setattr(
+        linear, "_fastest", lambda families, forms, rows: form if form in forms else forms[0]
+    )
     assert linear.pack(quick)
     attention.group(quick)
     return model, quick
