@@ -65,7 +65,7 @@ class TreeDrafter:
             return Size(48, self.depth)
         # A token more to judge takes a CPU about a tenth of a pass, and saves one as often as it is
         # kept.
-        return Size(12, self.depth, 0.1)
+        return Size(8, self.depth, 0.15)
 
     def tree(self, features: Tensor, token: int, ends: Collection[int], size: Size) -> Tree:
         """Draft behind a token that the model took where its states were ``features``, (1, layers,

@@ -87,7 +87,8 @@ def test_every_kind_of_model_may_have_heads(kind: str) -> None:
 
 
 def test_heads_that_are_right_save_passes() -> None:
-    greedy, trace = compare(*FORGETFUL["right"], ["greedy", "medusa"], suppress_tokens=[2])
+    few = ("medusa", {"medusa_tokens": 12, "medusa_threshold": 0.1})
+    greedy, trace = compare(*FORGETFUL["right"], ["greedy", few], suppress_tokens=[2])
     assert set(fates(trace)) == {"chosen", "accepted", "rejected", "bonus"}
     assert trace.forward_passes <= greedy.forward_passes / 2
     [wide] = compare(*FORGETFUL["right"], [("medusa", {"medusa_tokens": 63})], suppress_tokens=[2])

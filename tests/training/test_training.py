@@ -124,7 +124,8 @@ def test_what_is_kept_is_what_was_learnt_but_for_rounding(tmp_path, module):
 
 def test_files_that_come_with_the_repository_are_small_and_whole():
     told = json.loads((MODELS / "smollm2-training.json").read_text())
-    for kind, about in (("draft", {"layers": 3}), ("heads", {"inner": 1536, "depth": 4})):
+    heads = {"inner": 1536, "depth": 4, "layers": [10, 20, 30]}
+    for kind, about in (("draft", {"layers": 3}), ("heads", heads)):
         files = sorted(MODELS.glob(f"smollm2-{kind}-*.safetensors"))
         assert len(files) == int(files[0].stem.rsplit("-", 1)[1])
         kept = load_file(files[0])["kept"]
@@ -132,4 +133,5 @@ def test_files_that_come_with_the_repository_are_small_and_whole():
         for file in files:
             assert file.stat().st_size < 10_000_000
             assert small_weights.load(file)[1] == about
-    assert told["draft_acceptance"]["greedy"] > 0.75
+    assert told["draft_acceptance"]["new"] > 0.65
+    assert min(told["heads_acceptance"]["best"]) > 0.6
