@@ -85,6 +85,28 @@ def in_turn(request: Request) -> Numbers:
     )
 
 
+def asked_of(picked: Tensor, reading: Reading, *stages: Tensor) -> list[Tensor]:
+    """All numbers of some rows, on their device, as tables: (something, its numbers…)."""
+    before = log_probs_before(reading, stages)
+    final = final_of(stages[-1], few=False) if stages else None
+    tokens = tokens_told(reading, final, picked)
+    own = reading.logits.gather(-1, tokens[:, : picked.shape[-1]])  # (rows, picked)
+    asked = [
+        tokens,
+        log_probs_told(before, stages, final, tokens),
+        torch.stack([reading.entropy, reading.varentropy]),
+        (reading.logits[:, None] > own[:, :, None]).sum(-1),
+    ]
+    if final:
+        alive = [before[0] > -torch.inf, *(scores > -torch.inf for scores in stages)]
+        lowest = [
+            least_kept(given, had & left)
+            for given, had, left in zip(before, alive[:-1], alive[1:], strict=True)
+        ]
+        asked += [torch.stack(alive).sum(-1), torch.stack(lowest), final.entropy[None]]
+    return asked
+
+
 def rows_of(picks: Picks) -> list[int]:
     """The rows in which something was picked: a tree has many in which nothing was."""
     return list(dict.fromkeys(row for row, _ in picks))

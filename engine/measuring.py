@@ -9,30 +9,27 @@ the numbers are told as.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from engine.backend import TOP, Reading, parts
+from engine.backend import TOP, Reading
 from engine.graphs import Graphs, bucket
 from engine.measure import (
     Numbers,
     Picks,
     Request,
     Told,
-    final_of,
+    asked_of,
     in_turn,
-    least_kept,
-    log_probs_before,
-    log_probs_told,
     picked_by_row,
     rows_of,
-    tokens_told,
 )
 
 ROWS = 32  # most rows whose measuring is recorded: it keeps a copy of what it reads
@@ -78,22 +75,34 @@ class Measuring:
     def at_once(self, requests: Sequence[Request], ready: Any) -> list[Callable[[], Numbers]]:
         """Have the device work out all there may be to tell, and ask it once."""
         device = _device(requests)
-        picked, widths = _picked(requests)
-        stages = tuple(len(request.stages) for request in requests)
-        work = partial(_ask, stages, widths)
+        picked = [picked_by_row(request) for request in requests]
+        tables, spans = _tables(requests, picked), _spans(requests)
+        work = partial(_ask, len(spans), tables)
+        inputs = [_numbered(requests, picked, tables, spans), *_inputs(requests, tables, spans)]
         with self._lock, self.aside(ready):
             self._graphs = self._graphs or Graphs(device, most=RECORDINGS)
-            # Rows that do not lie together are copied: that is part of the work beside.
-            inputs = [picked, *(tensor for request in requests for tensor in _inputs(request))]
-            if sum(len(request.places) for request in requests) <= ROWS:
-                shape = (stages, widths, *(tensor.shape for tensor in inputs))
+            if sum(map(len, spans.values())) <= ROWS:
+                shape = (tables, *(tensor.shape for tensor in inputs))
                 asked = self._graphs.play(work, shape, *inputs)
             else:
                 asked = work(*(tensor.to(device) for tensor in inputs))
             told = asked.numbers.to("cpu", non_blocking=True)
             there = torch.cuda.current_stream().record_event() if ready is not None else None
-        answer = _Answer(told, asked.parts, there)
-        return [partial(_numbers, answer, at, request) for at, request in enumerate(requests)]
+        answer, answers = _Answer(told, there), dict[int, Callable[[], Numbers]]()
+        for table, parts in zip(tables, asked.parts, strict=True):
+            starts = accumulate((len(requests[at].places) for at in table.requests), initial=0)
+            for at, start in zip(table.requests, starts, strict=False):
+                answers[at] = partial(_numbers, answer, parts, start, requests[at])
+        return [answers[at] for at in range(len(requests))]
+
+
+class _Table(NamedTuple):
+    """Rows of requests that have as many stages each: they are worked on together."""
+
+    stages: int
+    requests: tuple[int, ...]  # their numbers
+    rows: int
+    width: int  # picked tokens of a row, filled up
 
 
 class _Part(NamedTuple):
@@ -117,14 +126,13 @@ class _Asked(NamedTuple):
     """Numbers of several shapes, one after the other: float64 leaves whole numbers whole."""
 
     numbers: Tensor
-    parts: list[list[_Part]]  # of each request
+    parts: list[list[_Part]]  # of each table
 
 
 class _Answer:
     """What was asked of a device, once it is there."""
 
-    def __init__(self, told: Tensor, parts: list[list[_Part]], there: Any) -> None:
-        self.parts = parts  # of each request
+    def __init__(self, told: Tensor, there: Any) -> None:
         self._told = told
         self._there = there  # the event that says so
 
@@ -151,36 +159,79 @@ def _device(requests: Sequence[Request]) -> torch.device:
     return requests[0].places[0].reading.logits.device
 
 
-def _picked(requests: Sequence[Request]) -> tuple[Tensor, tuple[int, ...]]:
-    """The picked tokens of all requests one after the other, and how many each has for a row; they
-    are still on the host, which hands them over in one piece."""
-    filled: list[int] = []
-    widths = []
-    for request in requests:
-        picked = picked_by_row(request)
-        widths.append(bucket(len(picked[0])))  # so that shapes repeat
-        for tokens in picked:
-            filled += tokens + [-1] * (widths[-1] - len(tokens))
-    return torch.tensor(filled), tuple(widths)
+def _tables(requests: Sequence[Request], picked: Sequence[list[list[int]]]) -> tuple[_Table, ...]:
+    alike = defaultdict[int, list[int]](list)
+    for at, request in enumerate(requests):
+        alike[len(request.stages)].append(at)
+    tables = []
+    for stages, members in alike.items():
+        rows = [row for at in members for row in picked[at]]
+        width = bucket(max(map(len, rows)))  # so that shapes repeat
+        tables.append(_Table(stages, tuple(members), len(rows), width))
+    return tuple(tables)
 
 
-def _inputs(request: Request) -> list[Tensor]:
-    """What a device works on: a reading's parts, stages."""
-    return [*parts(request.places, *_PARTS), *request.stages]
+def _spans(requests: Sequence[Request]) -> dict[Reading, range]:
+    """Of each reading the rows that are asked about, and those between: they need no copy."""
+    spans: dict[Reading, range] = {}
+    for place in (place for request in requests for place in request.places):
+        reading, row = place.reading, place.row
+        span = spans.get(reading, range(row, row + 1))
+        spans[reading] = range(min(span.start, row), max(span.stop, row + 1))
+    return spans
 
 
-def _ask(stages: Sequence[int], widths: Sequence[int], picked: Tensor, *inputs: Tensor) -> _Asked:
-    """Work out all numbers of all requests, which have so many stages each."""
-    rest, asked, start = list(inputs), [], 0
-    for count, width in zip(stages, widths, strict=True):
-        own = rest[: len(_PARTS) + count]
-        del rest[: len(_PARTS) + count]
-        named = dict(zip(_PARTS, own, strict=False))
-        reading = Reading(**named, hidden=own[0].new_empty(0))
-        end = start + len(own[0]) * width
-        tokens = picked[start:end].view(-1, width)
-        asked.append(asked_of(tokens, reading, *own[len(_PARTS) :]))
-        start = end
+def _numbered(
+    requests: Sequence[Request],
+    picked: Sequence[list[list[int]]],
+    tables: Sequence[_Table],
+    spans: Mapping[Reading, range],
+) -> Tensor:
+    """Of each table where its rows are among those of the spans, and the tokens picked there; still
+    on the host, which hands them over in one piece."""
+    ends = accumulate(map(len, spans.values()), initial=0)
+    firsts = {
+        reading: end - span.start for end, (reading, span) in zip(ends, spans.items(), strict=False)
+    }
+    numbers: list[int] = []
+    for table in tables:
+        for at in table.requests:
+            numbers += [firsts[place.reading] + place.row for place in requests[at].places]
+        for at in table.requests:
+            for tokens in picked[at]:
+                numbers += tokens + [-1] * (table.width - len(tokens))
+    return torch.tensor(numbers)
+
+
+def _inputs(
+    requests: Sequence[Request], tables: Sequence[_Table], spans: Mapping[Reading, range]
+) -> list[Tensor]:
+    """What a device works on: parts of readings, then the stages of each table."""
+    read = [
+        getattr(reading, name)[span.start : span.stop]
+        for reading, span in spans.items()
+        for name in _PARTS
+    ]
+    stages = [
+        requests[at].stages[stage]
+        for table in tables
+        for stage in range(table.stages)
+        for at in table.requests
+    ]
+    return read + stages
+
+
+def _ask(spans: int, tables: Sequence[_Table], numbers: Tensor, *inputs: Tensor) -> _Asked:
+    """Work out all numbers of all tables."""
+    kinds, asked = len(_PARTS), []
+    read = [torch.cat(inputs[kind : spans * kinds : kinds]) for kind in range(kinds)]
+    stages, later = iter(inputs[spans * kinds :]), numbers
+    for table in tables:
+        rows, picked, later = later.tensor_split([table.rows, table.rows * (1 + table.width)])
+        named = {name: part[rows] for name, part in zip(_PARTS, read, strict=True)}
+        reading = Reading(**named, hidden=named["logits"].new_empty(0))
+        left = [torch.cat(list(islice(stages, len(table.requests)))) for _ in range(table.stages)]
+        asked.append(asked_of(picked.view(-1, table.width), reading, *left))
     flat = [part.flatten(1).double() for of_one in asked for part in of_one]
     starts = accumulate((part.numel() for part in flat), initial=0)
     places = iter([_Part(start, *part.shape) for start, part in zip(starts, flat, strict=False)])
@@ -190,11 +241,14 @@ def _ask(stages: Sequence[int], widths: Sequence[int], picked: Tensor, *inputs: 
     )
 
 
-def _numbers(answer: _Answer, at: int, request: Request) -> Numbers:
-    tokens, log_probs, spread, higher, *of_stages = answer.parts[at]
-    raw_entropy, raw_varentropy = spread.every(answer.numbers)
+def _numbers(answer: _Answer, parts: Sequence[_Part], start: int, request: Request) -> Numbers:
+    """The numbers of one request, whose rows begin somewhere in a table."""
+    tokens, log_probs, spread, higher, *of_stages = parts
+    own = slice(start, start + len(request.places))
+    raw_entropy, raw_varentropy = (of_all[own] for of_all in spread.every(answer.numbers))
     told = {
-        row: _told(answer, tokens, log_probs, higher.width, row) for row in rows_of(request.picks)
+        row: _told(answer, tokens, log_probs, higher.width, start + row)
+        for row in rows_of(request.picks)
     }
     numbers = Numbers(
         told=told,
@@ -205,17 +259,17 @@ def _numbers(answer: _Answer, at: int, request: Request) -> Numbers:
         kept=[],
         lowest=[],
         given=[],
-        ranks=_ranked(request.picks, told, higher.every(answer.numbers)),
+        ranks=_ranked(request.picks, told, higher.every(answer.numbers)[own]),
     )
     if not of_stages:
         return numbers
     alive, lowest, final_entropy = of_stages
-    given, *kept = (list(map(int, left)) for left in alive.every(answer.numbers))
+    given, *kept = (list(map(int, left[own])) for left in alive.every(answer.numbers))
     return numbers._replace(
         last=min(TOP, request.places[0].reading.logits.shape[-1]),
-        final_entropy=final_entropy.row(answer.numbers, 0),
+        final_entropy=final_entropy.row(answer.numbers, 0)[own],
         kept=kept,
-        lowest=lowest.every(answer.probs),
+        lowest=[of_all[own] for of_all in lowest.every(answer.probs)],
         given=given,
     )
 
@@ -242,25 +296,3 @@ def _ranked(picks: Picks, told: dict[int, Told], higher: list[list[float]]) -> l
         ranks.append(1 + behind)
         columns[row] += 1
     return ranks
-
-
-def asked_of(picked: Tensor, reading: Reading, *stages: Tensor) -> list[Tensor]:
-    """All numbers of some rows, on their device, as tables: (something, its numbers…)."""
-    before = log_probs_before(reading, stages)
-    final = final_of(stages[-1], few=False) if stages else None
-    tokens = tokens_told(reading, final, picked)
-    own = reading.logits.gather(-1, tokens[:, : picked.shape[-1]])  # (rows, picked)
-    asked = [
-        tokens,
-        log_probs_told(before, stages, final, tokens),
-        torch.stack([reading.entropy, reading.varentropy]),
-        (reading.logits[:, None] > own[:, :, None]).sum(-1),
-    ]
-    if final:
-        alive = [before[0] > -torch.inf, *(scores > -torch.inf for scores in stages)]
-        lowest = [
-            least_kept(given, had & left)
-            for given, had, left in zip(before, alive[:-1], alive[1:], strict=True)
-        ]
-        asked += [torch.stack(alive).sum(-1), torch.stack(lowest), final.entropy[None]]
-    return asked

@@ -135,8 +135,7 @@ class Run:
         return answered(self._source.reader.deciding(work, *inputs, **constants))
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
-        """Draw from rows of probabilities made of the last scores, (…, vocab): (…, count) on the
-        host."""
+        """Draw from probabilities made of the last scores, (…, vocab): (…, count) on the host."""
         return self._possible(drawn(probs, count, self.generator))
 
     def sampled(self, nodes: Sequence[Node]) -> Generator[Question, Tensor, list[int]]:
@@ -180,8 +179,7 @@ class Run:
         return torch.stack([hidden[:, layer] for layer in layers], dim=1)
 
     def states(self, node: Node) -> Tensor:
-        """The last hidden state at every token from the start of the text to a node: (length,
-        width)."""
+        """The last hidden state at every token of the text down to a node: (length, width)."""
         return node.reader.states(node.cell)
 
     @property
