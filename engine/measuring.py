@@ -32,7 +32,7 @@ from engine.measure import (
     rows_of,
 )
 
-ROWS = 32  # most rows whose measuring is recorded: it keeps a copy of what it reads
+ROWS = 64  # most rows whose measuring is recorded: it keeps a copy of what it reads
 RECORDINGS = 8  # kept for the same reason
 
 _PARTS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a reading
@@ -166,8 +166,9 @@ def _tables(requests: Sequence[Request], picked: Sequence[list[list[int]]]) -> t
     tables = []
     for stages, members in alike.items():
         rows = [row for at in members for row in picked[at]]
-        width = bucket(max(map(len, rows)))  # so that shapes repeat
-        tables.append(_Table(stages, tuple(members), len(rows), width))
+        # Filled up, so that shapes repeat; but stages have as many rows as they have.
+        count, width = len(rows) if stages else bucket(len(rows)), bucket(max(map(len, rows)))
+        tables.append(_Table(stages, tuple(members), count, width))
     return tuple(tables)
 
 
@@ -195,11 +196,12 @@ def _numbered(
     }
     numbers: list[int] = []
     for table in tables:
-        for at in table.requests:
-            numbers += [firsts[place.reading] + place.row for place in requests[at].places]
-        for at in table.requests:
-            for tokens in picked[at]:
-                numbers += tokens + [-1] * (table.width - len(tokens))
+        places = [place for at in table.requests for place in requests[at].places]
+        missing = table.rows - len(places)
+        numbers += [firsts[place.reading] + place.row for place in places] + [0] * missing
+        for tokens in (row for at in table.requests for row in picked[at]):
+            numbers += tokens + [-1] * (table.width - len(tokens))
+        numbers += [-1] * (missing * table.width)
     return torch.tensor(numbers)
 
 

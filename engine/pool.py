@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
@@ -25,7 +26,7 @@ from engine.errors import PlaygroundError
 from engine.fusing import TRACING, Fused
 from engine.graphs import ROWS, Graphs, bucket, copied, recordable
 from engine.pool_layer import CAPACITY, Kernels, Plan, PoolLayer, widened
-from engine.trie import Cell, top, up_to
+from engine.trie import Cell, lineage, top, up_to
 
 NOBODY = 0  # the position padding writes to; its row of ancestors is empty
 CHUNK = 512  # most cells in one forward pass: bounds the memory a long prompt needs
@@ -116,20 +117,22 @@ class Pool:
     ) -> dict[Cell, Place]:
         """Evaluate a few cells as one recorded tick."""
         new = [cell for cell in cells if cell.slot is None]
-        # Children of evaluated cells get their rows of ancestors within the tick.
-        if len(new) == len(cells) and all(_stands(cell.parent) for cell in cells):
+        if len(new) == len(cells):  # they get their rows of ancestors within the tick
+            above, inside = self._lineage(cells)
             self._assign(new)
-            above = [(cell.parent and cell.parent.slot) or NOBODY for cell in cells]
         else:
             self._allocate(new)
             above = [cell.slot or NOBODY for cell in cells]
+            inside = torch.eye(len(cells), dtype=torch.uint8)
         pairs = zip(cells, above, strict=True)
         rows = [(cell.token, cell.depth, cell.slot, parent) for cell, parent in pairs]
-        rows += [(0, 0, NOBODY, NOBODY)] * (bucket(len(cells)) - len(cells))
+        missing = bucket(len(cells)) - len(cells)
+        rows += [(0, 0, NOBODY, NOBODY)] * missing
         self._plan.visible = self._visible()
         shape = (len(rows), self._plan.visible)
         try:
-            reading = graphs.play(self._step, shape, torch.tensor(rows).T.contiguous())
+            given = torch.tensor(rows).T, pad(inside, (0, missing, 0, missing))
+            reading = graphs.play(self._step, shape, torch.cat(given))
         except BaseException:
             for cell in new:  # nothing is known of them: who asks again starts anew
                 self._release(cell)
@@ -142,10 +145,11 @@ class Pool:
         return {cells[at]: Place(own, row) for row, at in enumerate(keep)}
 
     def _step(self, inputs: Tensor) -> Reading:
-        """A tick's work on the device, (4, queries) in: the same kernels whatever the values."""
-        tokens, depths, slots, above = inputs
-        # A cell's row of ancestors is its parent's and itself; padding leaves nobody's row empty.
-        rows = self._ancestors[above].scatter_(1, slots[:, None], (slots != NOBODY)[:, None])
+        """A tick's work on the device, (4 + queries, queries) in: the same kernels whatever the
+        values."""
+        (tokens, depths, slots, above), inside = inputs[:4], inputs[4:].bool()
+        rows = self._ancestors[above]  # with what is added nobody's row stays empty
+        rows |= torch.zeros_like(rows).index_copy_(1, slots, inside)
         self._ancestors.index_copy_(0, slots, rows)
         self._plan.slots = slots
         return self._forward(tokens, depths, slots, None, None)
@@ -154,24 +158,19 @@ class Pool:
         """Give every new cell a position and its row of ancestors; parents come first."""
         if not cells:
             return
-        order = {cell: row for row, cell in enumerate(cells)}
-        # A row is its parent's row and itself. Where the parent is new too, the part above the
-        # new cells is the same for the whole branch: the row of its last evaluated ancestor.
-        inside = torch.eye(len(cells), dtype=torch.bool)
-        above: list[int] = []
-        for row, cell in enumerate(cells):
-            parent = cell.parent
-            assert parent is not None
-            if parent in order:
-                inside[row] |= inside[order[parent]]
-                above.append(above[order[parent]])
-            else:
-                above.append(NOBODY if parent.slot is None else parent.slot)
+        above, inside = self._lineage(cells)
         self._assign(cells)
         slots = self._on_device([cell.slot for cell in cells])
         rows = self._ancestors[self._on_device(above)]
-        rows[:, slots] = inside.to(rows.device)
+        rows[:, slots] = inside.bool().to(rows.device)
         self._ancestors[slots] = rows
+
+    def _lineage(self, cells: Sequence[Cell]) -> tuple[list[int], Tensor]:
+        """What the rows of new cells are made of: the row of somebody's position, and which of the
+        cells are added, (cells, cells)."""
+        above, inside = lineage(cells)
+        added = torch.frombuffer(inside, dtype=torch.uint8).view(len(cells), -1)
+        return [cell.slot or NOBODY for cell in above], added
 
     def _tick(
         self, cells: Sequence[Cell], keep: Sequence[int], early: PreTrainedModel | None
@@ -292,8 +291,3 @@ class Pool:
         self._taken.extend(bytes(self._plan.capacity - old))
         for slot in range(old, self._plan.capacity):
             heapq.heappush(self._free, slot)
-
-
-def _stands(cell: Cell | None) -> bool:
-    """Whether a cell has its position, or needs none because it is the top."""
-    return cell is None or cell.slot is not None or cell.parent is None

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from engine.backend import Place
-from engine.measure import Numbers, Request
+from engine.measure import Numbers, Request, rows_of
 from engine.measuring import Measuring
 from engine.observe import GREEN_LIST, Stage, green, observed
 from engine.record import Entry, Recorder
@@ -71,7 +71,7 @@ class Teller:
         wait says when it is time."""
         read = [pick for pick in picks if pick is not None]
         brief = {entry.id for entry, pick in zip(entries, picks, strict=True) if pick is None}
-        self._untold.append(_Untold(scores, read, list(entries), brief))
+        self._untold.append(_Untold(*_looked_at(scores, read), list(entries), brief))
         if not self.waits or len(self._untold) > MOST:
             self.tell()
 
@@ -103,6 +103,18 @@ class Teller:
     def forget(self) -> None:
         """Let go of what nobody will be told."""
         self._untold.clear()
+
+
+def _looked_at(
+    scores: Scores, picks: list[tuple[int, int]]
+) -> tuple[Scores, list[tuple[int, int]]]:
+    """Leave out rows in which nothing was picked: a tree has many. Those of stages would have to be
+    copied."""
+    rows = sorted(set(rows_of(picks)))
+    if scores.stages or not picks or len(rows) == len(scores.places):
+        return scores, picks
+    places = [scores.places[row] for row in rows]
+    return scores._replace(places=places), [(rows.index(row), token) for row, token in picks]
 
 
 def ask_for_all(tellers: Sequence[Teller], ready: Any) -> None:

@@ -8,7 +8,7 @@ nothing of tensors or models.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from weakref import ref
 
@@ -93,3 +93,18 @@ def up_to(cells: Iterable[Cell], known: Callable[[Cell], bool]) -> list[Cell]:
             branch.append(ancestor)
         found.update(dict.fromkeys(reversed(branch)))
     return list(found)
+
+
+def lineage(cells: Sequence[Cell]) -> tuple[list[Cell], bytearray]:
+    """Of each cell, parents before children, the last ancestor that is none of them; and, cell by
+    cell, a byte for each of them that says whether it is an ancestor or the cell itself."""
+    order = {cell: row for row, cell in enumerate(cells)}
+    above: list[Cell] = []
+    inside: list[bytearray] = []
+    for row, cell in enumerate(cells):
+        assert cell.parent is not None, "the top is known"
+        at = order.get(cell.parent)
+        above.append(cell.parent if at is None else above[at])
+        inside.append(bytearray(len(cells)) if at is None else inside[at][:])
+        inside[row][row] = True
+    return above, bytearray().join(inside)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from engine.deciding import Question
 from engine.run import Node, Pick, Run
 from engine.strategy import Ask, Decoding
 
@@ -69,14 +70,7 @@ def speculate(
         asks = _asks(node, pending, proposal)
         evaluated = (yield asks) if asks else []
         nodes = [node, *evaluated][len(pending) :]  # before the draft, and after each of its tokens
-        scores = run.scores(nodes)  # (1 + drafted, vocab)
-        p = scores.softmax(-1)
-        if do_sample and proposal.q is not None:
-            verdict = _weigh(run, p, proposal.tokens, proposal.q)
-        elif do_sample:
-            verdict = _walk(run.draw(p)[:, 0].tolist(), proposal)
-        else:
-            verdict = _walk(scores.argmax(-1).tolist(), proposal)
+        verdict, p = yield from _judged(run, nodes, proposal, do_sample)
         kept = [proposal.tokens[place] for place in verdict.kept]
         if heard and proposal.tokens:
             heard(len(kept) == len(proposal.tokens))
@@ -113,6 +107,31 @@ def _asks(node: Node, pending: Sequence[int], proposal: Proposal) -> list[Ask]:
     for place, (above, token) in enumerate(zip(proposal.above, proposal.tokens, strict=True)):
         paths[place] = (*paths[above], token)
     return [(node, *path) for path in paths.values() if path]
+
+
+def _judged(
+    run: Run, nodes: Sequence[Node], proposal: Proposal, do_sample: bool
+) -> Generator[Question, Tensor, tuple[Verdict, list[float]]]:
+    """What the model makes of a draft, and the probability it gives each drafted token."""
+    scores = run.scores(nodes)  # (1 + drafted, vocab)
+    rows = [above + 1 for above in proposal.above]
+    if not do_sample:
+        told = yield from run.ask(_taken, scores, _places(rows, proposal.tokens))
+        own, given = told.tensor_split([len(nodes)])
+        return _walk(own.long().tolist(), proposal), given.tolist()
+    p = scores.softmax(-1)
+    given = _of(proposal.tokens, p, rows)
+    if proposal.q is not None:
+        return _weigh(run, p, proposal.tokens, proposal.q), given.tolist()
+    return _walk(run.draw(p)[:, 0].tolist(), proposal), given.tolist()
+
+
+def _taken(scores: Tensor, drafted: Tensor) -> Tensor:
+    """The most probable token of each row, then the probability of each drafted one, which is given
+    as its row and itself, (2, drafted): float64 holds both as they are."""
+    row, token = drafted
+    given = scores.softmax(-1)[row, token]
+    return torch.cat([scores.argmax(-1).double(), given.double()])
 
 
 def _walk(own: Sequence[int], proposal: Proposal) -> Verdict:
@@ -156,11 +175,11 @@ def _told(
     nodes: Sequence[Node],
     proposal: Proposal,
     verdict: Verdict,
-    p: Tensor,
+    p: Sequence[float],
     number: int,
     ended: int | None,
 ) -> list[Pick]:
-    """Every drafted token with what became of it.
+    """Every drafted token with what became of it, and the probability the model gives it.
 
     Rejected is what stood where the model took another token. What stands behind a rejected token,
     or behind the end of the text, is ignored: nobody judged it. A tree has many such tokens, and
@@ -170,7 +189,6 @@ def _told(
         return []
     kept = verdict.kept if ended is None else verdict.kept[: ended + 1]
     accepted, judged = set(kept), {-1, *(kept if ended is None else kept[:-1])}
-    kept_by = _of(proposal.tokens, p, [above + 1 for above in proposal.above]).tolist()
     drawn_by = None
     if proposal.q is not None:
         drawn_by = _of(proposal.tokens, proposal.q, range(len(proposal.tokens))).tolist()
@@ -178,7 +196,7 @@ def _told(
     for place, (above, token) in enumerate(zip(proposal.above, proposal.tokens, strict=True)):
         lost = "rejected" if above in judged else "ignored"
         fate = "accepted" if place in accepted else lost
-        notes: dict[str, Any] = {"round": number, "verdict": fate, "p": _short(kept_by[place])}
+        notes: dict[str, Any] = {"round": number, "verdict": fate, "p": _short(p[place])}
         if drawn_by:
             notes["q"] = _short(drawn_by[place])
         if verdict.draws is not None and fate != "ignored":
@@ -194,8 +212,12 @@ def _told(
 
 def _of(tokens: Sequence[int], probs: Tensor, rows: Sequence[int]) -> Tensor:
     """The probability of each token in its own row, read at once: (tokens,)."""
-    at = torch.tensor([list(rows), list(tokens)], device=probs.device)
-    return probs[at[0], at[1]]
+    row, token = _places(rows, tokens).to(probs.device)
+    return probs[row, token]
+
+
+def _places(rows: Sequence[int], tokens: Sequence[int]) -> Tensor:
+    return torch.tensor([[*rows], [*tokens]], dtype=torch.long)  # there may be none of them
 
 
 def _short(probability: float) -> float:
