@@ -164,7 +164,7 @@ def _heads_of(target: Model, name: str) -> Heads:
     made = Heads(embedding, _output(target), kept, **about)
     made.load_state_dict(tensors)
     made.to(target.device, target.module.dtype).eval().requires_grad_(False)
-    linear.pack(made, like=target.module)
+    linear.pack(made, like=target.module, rough=True)
     return made
 
 
