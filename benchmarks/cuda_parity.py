@@ -23,7 +23,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import engine.pool  # before torch: it decides how torch's threads wait
 from benchmarks.compare import PROMPT, SEED, SIX, generate
 from benchmarks.random_model import random_model
+from engine.ahead import Ahead
+from engine.draft_tree import TreeDrafter
 from engine.fusing import Fused
+from engine.heads import Heads
+from engine.model import Model
 from engine.pool_layer import Kernels
 from engine.trace import Trace
 from playground import Playground
@@ -68,6 +72,7 @@ def main() -> None:
         expected = generate(lab.model, *choice, 64)
         check(f"{choice[0]} {choice[1]}: tokens of generate", tokens_of([trace])[0] == expected)
     growing(lab, slow)
+    drafting(model)
     threads(lab)
     refusing(model)
     memory(lab)
@@ -96,6 +101,31 @@ def growing(lab: Playground, slow: Playground) -> None:
     shared = {"max_new_tokens": 200, "seed": SEED}
     ours, theirs = (way.compare(prompt, SIX[:2], **shared) for way in (lab, slow))
     check("a pool that grows: tokens", tokens_of(ours) == tokens_of(theirs))
+
+
+def drafting(model: Model) -> None:
+    """Rounds of drafts that the GPU goes on with by itself write what greedy decoding writes."""
+    output: Any = model.module.get_output_embeddings()  # type: ignore[no-untyped-call]  # transformers has no types here
+    weight, kept = output.weight.detach(), torch.arange(8192, device=model.device)
+    heads = Heads(weight, weight, kept, inner=64, depth=4, layers=[10, -1]).to(model.device)
+    trees = TreeDrafter(heads.requires_grad_(False))
+    lab, gone, drafted = Playground(model, heads=heads), list[bool](), Ahead.drafted
+    lab._drafts._trees = trees
+
+    def watched(self: Ahead, *args: Any) -> Any:
+        there = drafted(self, *args)
+        gone.append(there is not None)
+        return there
+
+    [greedy] = lab.compare(PROMPT, ["greedy"], max_new_tokens=48)
+    for size in (15, 31, 47):
+        with mock.patch.object(Ahead, "drafted", watched):
+            way = ("medusa", {"medusa_tokens": size})
+            [trace] = lab.compare(PROMPT, [way], max_new_tokens=48)
+        what = f"{size} drafted tokens a round"
+        check(f"{what}: tokens of greedy", tokens_of([trace]) == tokens_of([greedy]))
+    check("rounds of drafts went ahead", bool(gone) and all(gone))
+    check("rounds of drafts were recorded", trees.graphs.count > 0 and trees.graphs._tries > 0)
 
 
 def threads(lab: Playground) -> None:

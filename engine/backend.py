@@ -6,6 +6,7 @@ probable tokens. Refuses to know caches and masks: those are the backends' own.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
@@ -69,6 +70,27 @@ class Place:
 
     reading: Reading
     row: int
+
+
+class Unnamed:
+    """Cells that a device evaluates before the host knows what they are.
+
+    The positions of those that nobody names go back when this does.
+    """
+
+    reading: Reading  # what the model says after each, once it was asked
+
+    def __init__(self, slots: Sequence[int], released: deque[int]) -> None:
+        self.slots = slots
+        self._left = dict(enumerate(slots))  # by row
+        self._released = released
+
+    def name(self, row: int, parent: Cell, token: int) -> tuple[Cell, Place]:
+        """The cell of a row, now that it is known."""
+        return parent.bear(token, self._left.pop(row)), Place(self.reading, row)
+
+    def __del__(self) -> None:
+        self._released.extend(self._left.values())
 
 
 def gather(places: Sequence[Place]) -> Reading:

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.graphs import Graphs
 from engine.heads import Heads
+
+# From the states at a token, the token and those that end a text, (some,), to the tree's columns.
+Growing = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 CHILDREN = 16  # most tokens looked at behind a path, and most paths that are gone on with
 
@@ -45,8 +48,8 @@ class TreeDrafter:
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
-        self._lock = threading.Lock()
-        self._graphs: Graphs[Tensor] = Graphs(heads.output.device)
+        self.lock = threading.Lock()  # for the recordings: each writes over what it gave before
+        self.graphs: Graphs[Any] = Graphs(heads.output.device)
 
     @property
     def depth(self) -> int:
@@ -70,17 +73,27 @@ class TreeDrafter:
     def tree(self, features: Tensor, token: int, ends: Collection[int], size: Size) -> Tree:
         """Draft behind a token that the model took where its states were ``features``, (1, layers,
         width); nothing behind one of ``ends``."""
-        work = partial(_grown, self._heads, size)
         inputs = (features, torch.tensor([token]), torch.tensor(sorted(ends) or [-1]))
-        with self._lock:  # the next recording writes over this one's result
-            rows = self._graphs.play(work, (size, len(ends)), *inputs).tolist()
-        return _read(rows, size.least)
+        with self.lock:
+            columns = self.graphs.play(self.growing(size), (size, len(ends)), *inputs).tolist()
+        return tree_of(columns, size.least)
+
+    def growing(self, size: Size) -> Growing:
+        """The work of drafting a tree, on the device alone."""
+        return partial(_grown, self._heads, size)
+
+    def most(self, size: Size) -> int:
+        """How many tokens a tree of some size can have."""
+        children, paths = _breadth(self._heads, size)
+        met, ahead = 0, 1
+        for _ in range(size.depth):
+            met, ahead = met + ahead * children, min(paths, ahead * children)
+        return min(size.tokens, met)
 
 
 def _grown(heads: Heads, size: Size, states: Tensor, tokens: Tensor, ends: Tensor) -> Tensor:
-    """The tree on its device: (5, tokens), see `_read`; float64 leaves whole numbers whole."""
-    children = min(size.tokens, CHILDREN, len(heads.kept))
-    paths = max(1, min(children, size.tokens // 2))
+    """The tree on its device: (5, tokens), see `tree_of`; float64 leaves whole numbers whole."""
+    children, paths = _breadth(heads, size)
     totals = states.new_zeros(1, dtype=torch.float32)  # (paths,) log-probabilities
     above = torch.full_like(tokens, -1)  # (paths,) the number of each path's last token
     levels: list[tuple[Tensor, ...]] = []
@@ -107,6 +120,12 @@ def _grown(heads: Heads, size: Size, states: Tensor, tokens: Tensor, ends: Tenso
     return torch.stack([order.double(), *(column[order] for column in met)])
 
 
+def _breadth(heads: Heads, size: Size) -> tuple[int, int]:
+    """How many tokens are looked at behind a path, and how many paths are gone on with."""
+    children = min(size.tokens, CHILDREN, len(heads.kept))
+    return children, max(1, min(children, size.tokens // 2))
+
+
 def _bar(ways: list[Tensor], size: Size) -> float:
     """What a path must be above for any token behind it to get into the tree: no way gets more
     probable as it goes on."""
@@ -115,12 +134,12 @@ def _bar(ways: list[Tensor], size: Size) -> float:
     return max(full, math.log(size.least) if size.least else -math.inf)
 
 
-def _read(rows: list[list[float]], least: float) -> Tree:
-    """A tree of rows: each token's number among all that were met, the token, its parent's number,
-    the logarithms of its path's probability and of its own."""
+def tree_of(columns: list[list[float]], least: float) -> Tree:
+    """A tree of what was drafted: each token's number among all that were met, the token, its
+    parent's number, the logarithms of its path's probability and of its own."""
     tree = Tree([], [], [], [])
     places = {-1: -1}  # by number
-    for number, token, parent, way, own in zip(*rows, strict=True):
+    for number, token, parent, way, own in zip(*columns, strict=True):
         probability = math.exp(way)
         if probability < least or not probability:  # 0 behind an end; the others have less still
             break

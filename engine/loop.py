@@ -19,7 +19,7 @@ import torch
 from engine.backend import Place
 from engine.deciding import Question
 from engine.errors import PlaygroundError
-from engine.node import Ask, Node
+from engine.node import Ask
 from engine.reader import Reader
 from engine.run import Run
 from engine.strategy import Decoding
@@ -56,14 +56,14 @@ def stream(
     lives: list[_Live] = []
     try:
         for run, _ in runs:
-            run.begin()
+            run.begin(alone=len(runs) == 1)
         lives = [_Live(run, decode(run)) for run, decode in runs]
         _resume(dict.fromkeys(lives))
         while True:
             # Where a GPU computes by itself, it goes on with the next tick while this one is told.
             ahead, ready = None, None
             if any(run.teller.waits for run, _ in runs):
-                ready = runs[0][0].teller.now()
+                ready = runs[0][0].teller.ready()
                 ahead = _evaluated(lives)
             _tell(lives, ready)
             yield from _news(lives)
@@ -115,7 +115,7 @@ def _answer(evaluated: _Evaluated) -> None:
         if not live.asks:  # it ended while it was told of
             continue
         nodes = [
-            _below(live.run, node, tokens, cell, evaluated.places[node.reader][cell])
+            node.below(tokens, cell, evaluated.places[node.reader][cell], live.run.recorder.step_at)
             for (node, *tokens), cell in zip(live.asks, cells, strict=True)
         ]
         chains = _chains(live.asks)
@@ -133,15 +133,6 @@ def _chains(asks: Sequence[Ask]) -> dict[Reader, set[Ask]]:
         for end in range(1, len(tokens) + 1):
             chains[node.reader].add((node, *tokens[:end]))
     return chains
-
-
-def _below(run: Run, node: Node, tokens: Sequence[int], cell: Cell, place: Place) -> Node:
-    step, untold = node.step, [*node.untold, *tokens]
-    while untold and (told := run.recorder.step_at(step, untold[0], node.tree)) is not None:
-        step = told
-        untold.pop(0)
-    text = (*node.text, *tokens)
-    return Node(node.reader, cell, place, text, step, tuple(untold), node.tree)
 
 
 def _resume(answers: Mapping[_Live, Any]) -> None:

@@ -6,7 +6,7 @@ Knows whose trie a node is in. Refuses to know what is decided there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -23,6 +23,9 @@ from engine.trie import Cell
 
 # A node and the tokens to go on with from there; the answer is the node at their end.
 Ask = tuple["Node", *tuple[int, ...]]
+
+# The step that was told of behind another one for a token, in one of a run's trees, if one was.
+StepAt = Callable[[int | None, int, int], int | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,15 @@ class Node:
     def ids(self) -> Tensor:
         """The same tokens where the model's scores are, (length,): only processors want them."""
         return torch.tensor(self.text, dtype=torch.long, device=self.place.reading.logits.device)
+
+    def below(self, tokens: Sequence[int], cell: Cell, place: Place, step_at: StepAt) -> Node:
+        """The node some tokens further, with the last step that was told of on the way."""
+        step, untold = self.step, [*self.untold, *tokens]
+        while untold and (told := step_at(step, untold[0], self.tree)) is not None:
+            step = told
+            untold.pop(0)
+        text = (*self.text, *tokens)
+        return Node(self.reader, cell, place, text, step, tuple(untold), self.tree)
 
     def padded(self, token: int) -> Node:
         """The same place one token longer: what an ended row looks like to processors."""

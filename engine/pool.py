@@ -7,9 +7,7 @@ on CUDA its shapes come in buckets, so that it can be recorded as a graph.
 
 from __future__ import annotations
 
-import heapq
 import inspect
-from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -20,15 +18,14 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from engine.attention import BOOLEAN_MASKS
-from engine.backend import Place, Reading
+from engine.backend import Place, Reading, Unnamed
 from engine.blocks import quicken, read
-from engine.errors import PlaygroundError
 from engine.fusing import TRACING, Fused
 from engine.graphs import ROWS, Graphs, bucket, copied, recordable
 from engine.pool_layer import CAPACITY, Kernels, Plan, PoolLayer, widened
+from engine.slots import NOBODY, Slots
 from engine.trie import Cell, lineage, top, up_to
 
-NOBODY = 0  # the position padding writes to; its row of ancestors is empty
 CHUNK = 512  # most cells in one forward pass: bounds the memory a long prompt needs
 BLOCK = 64  # the visible part of the pool grows by this many positions
 GRAPH_BLOCK = 512  # and where ticks are recorded, by doubling from this many: few shapes
@@ -48,9 +45,9 @@ class Pool:
     ) -> None:
         self._model = model
         self._vocabulary = vocabulary
-        self._limit = positions
         device, recorded = model.device, recordable(model)
         capacity = GRAPH_CAPACITY if recorded else CAPACITY
+        self._slots = Slots(capacity, positions)
         self._plan = Plan(capacity)
         few = quick and quicken(model)
         self._plan.kernels = Kernels.FEW if few else Kernels.MANY
@@ -59,13 +56,9 @@ class Pool:
         layers = model.config.get_text_config(decoder=True).num_hidden_layers
         self._layers = [PoolLayer(self._plan) for _ in range(layers)]
         self._cache = Cache(layers=[*self._layers])
-        self._released: deque[int] = deque()
-        self._top = top(released=self._released)
-        # A heap, because low positions first keeps the visible part short.
-        self._free = list(range(NOBODY + 1, capacity))
-        self._taken = bytearray(capacity)
-        self._highest = NOBODY
-        # (slot, slot): what the cell at a slot may attend to, itself and its ancestors.
+        self._top = top(released=self._slots.released)
+        # (slot, slot): what the cell at a slot may attend to, itself and its ancestors; of padding
+        # nothing.
         self._ancestors = torch.zeros(capacity, capacity, dtype=torch.bool, device=device)
         # (slot, width): the last hidden state of the cell at a slot; made when the width is known.
         self._states = torch.empty(0)
@@ -75,8 +68,7 @@ class Pool:
     @property
     def used(self) -> int:
         """Positions that living cells own."""
-        self._collect()
-        return self._plan.capacity - 1 - len(self._free)
+        return self._slots.used
 
     def top(self, context: Any) -> Cell:
         """The one top of all prompts, so that prompts with a common beginning share it."""
@@ -134,8 +126,10 @@ class Pool:
             given = torch.tensor(rows).T, pad(inside, (0, missing, 0, missing))
             reading = graphs.play(self._step, shape, torch.cat(given))
         except BaseException:
-            for cell in new:  # nothing is known of them: who asks again starts anew
-                self._release(cell)
+            # Nothing is known of them: who asks again starts anew.
+            self._slots.release([cell.slot for cell in new if cell.slot is not None])
+            for cell in new:
+                cell.slot = None
             raise
         for cell in cells:
             cell.whole = True
@@ -143,6 +137,23 @@ class Pool:
         every = len(keep) == len(cells)
         own = copied(reading, slice(len(keep)) if every else self._on_device(keep))
         return {cells[at]: Place(own, row) for row, at in enumerate(keep)}
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a few cells are evaluated as one recorded tick."""
+        return self._graphs is not None
+
+    def unnamed(self, count: int) -> Unnamed:
+        """Positions for cells of which only the device will know what they are."""
+        return Unnamed(self._take(count), self._slots.released)
+
+    def evaluate_ahead(self, cells: Unnamed, table: Tensor) -> None:
+        """Evaluate such cells as one recorded tick. The table, (4 + rows, rows), is on the device
+        and says what a tick works on; rows are filled up to a shape that is recorded."""
+        assert self._graphs is not None, "only recorded ticks go on by themselves"
+        self._plan.visible = self._visible()
+        reading = self._graphs.play(self._step, (table.shape[1], self._plan.visible), table)
+        cells.reading = copied(reading, slice(len(cells.slots)))
 
     def _step(self, inputs: Tensor) -> Reading:
         """A tick's work on the device, (4 + queries, queries) in: the same kernels whatever the
@@ -239,55 +250,27 @@ class Pool:
 
     def _visible(self) -> int:
         """How much of the pool this tick looks at: up to the highest position taken, in blocks."""
-        needed = self._highest + 1
+        needed = self._slots.reach
         size = bucket(needed, GRAPH_BLOCK) if self._graphs else -(-needed // BLOCK) * BLOCK
         return min(size, self._plan.capacity)
 
     def _assign(self, cells: Sequence[Cell]) -> None:
         """Give new cells their positions."""
-        self._collect()
-        self._reserve(len(cells))
-        for cell in cells:
-            cell.slot = self._take()
+        for cell, slot in zip(cells, self._take(len(cells)), strict=True):
+            cell.slot = slot
 
-    def _release(self, cell: Cell) -> None:
-        if cell.slot is not None:
-            self._released.append(cell.slot)
-            cell.slot = None
+    def _take(self, count: int) -> list[int]:
+        """Positions that are free, of a pool that is made larger for them if it must be."""
+        if capacity := self._slots.missing(count):
+            self._grow(capacity)
+        return self._slots.take(count)
 
-    def _take(self) -> int:
-        slot = heapq.heappop(self._free)
-        self._taken[slot] = True
-        self._highest = max(self._highest, slot)
-        return slot
-
-    def _collect(self) -> None:
-        """Take back the positions of cells that are gone."""
-        while self._released:
-            slot = self._released.popleft()
-            self._taken[slot] = False
-            heapq.heappush(self._free, slot)
-        while self._highest > NOBODY and not self._taken[self._highest]:
-            self._highest -= 1
-
-    def _reserve(self, count: int) -> None:
-        """Make sure that ``count`` positions are free, doubling the pool up to its limit."""
-        old = self._plan.capacity
-        needed = old + count - len(self._free)
-        if needed <= old:
-            return
-        if needed > self._limit:
-            raise PlaygroundError(
-                f"this comparison needs {needed} positions, for the tokens of the prompt and of"
-                f" every branch; the limit is {self._limit}: shorten the prompt or use fewer beams"
-            )
-        self._plan.capacity = min(max(needed, 2 * old), self._limit)
+    def _grow(self, capacity: int) -> None:
+        self._plan.capacity = capacity
+        self._slots.grow(capacity)
         if self._graphs:
             self._graphs.clear()
         for layer in self._layers:
             layer.grow()
-        rows = widened(self._ancestors, self._plan.capacity, dim=0)
-        self._ancestors = widened(rows, self._plan.capacity, dim=1)
-        self._taken.extend(bytes(self._plan.capacity - old))
-        for slot in range(old, self._plan.capacity):
-            heapq.heappush(self._free, slot)
+        rows = widened(self._ancestors, capacity, dim=0)
+        self._ancestors = widened(rows, capacity, dim=1)

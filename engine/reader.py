@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary, ref
 
 from torch import Tensor
@@ -67,6 +67,11 @@ class Reader:
         prompt.root = (cell, self.evaluate([cell])[cell])
         del held  # a piece that nobody holds would have to be read again
         return len(prompt.start)
+
+    def know(self, places: Mapping[Cell, Place]) -> None:
+        """Learn what the model says after some cells, from somebody who had them evaluated."""
+        with self.lock:
+            self._known.update({cell: ref(place) for cell, place in places.items()})
 
     def states(self, cell: Cell) -> Tensor:
         """The last hidden state at every token down to an evaluated cell: (tokens, width)."""

@@ -70,9 +70,11 @@ class Run:
         self._seed = seed
         self._model_calls = model_calls
         self._seen: _Seen | None = None
+        self._alone = False
 
-    def begin(self) -> None:
-        """Have the prompt evaluated by the model, and by the draft model if there is one."""
+    def begin(self, *, alone: bool = False) -> None:
+        """Have the prompt evaluated, by the draft model as well; ``alone``: no run beside it."""
+        self._alone = alone
         for source in filter(None, (self._source, self._drafts)):
             if nodes := source.begin():
                 self.charge(source.reader, nodes)
@@ -129,6 +131,11 @@ class Run:
         self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
         self._seen = _Seen(nodes, Scores(places, scores, stages))
         return stages[-1].scores if stages else scores
+
+    @property
+    def unhindered(self) -> bool:
+        """Whether a device may go on by itself: nobody else wants a part in what it does."""
+        return self._alone and not self._processors and not self._source.reader.turns.others
 
     def ask(self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any) -> Asking:
         """What some work on scores and the like comes to, on the host: one question to a GPU."""
@@ -214,11 +221,10 @@ class Run:
         assert self._seen is not None, "scores come before record"
         nodes, scores = self._seen
         rows = {id(node): row for row, node in reversed(list(enumerate(nodes)))}
+        enter = self.recorder.enter
         entries = [
-            self.recorder.enter(
-                self._step(pick.node), pick.token, pick.event, pick.notes, pick.node.tree
-            )
-            for pick in picks
+            enter(self._step(node), token, event, notes, node.tree)
+            for node, token, event, notes, _ in picks
         ]
         places = [None if pick.brief else (rows[id(pick.node)], pick.token) for pick in picks]
         self.teller.add(scores, places, entries)
@@ -260,21 +266,15 @@ class Run:
         return Witness(self._source.model.module, call)
 
     def tell(self, parent: int | None, token: int, sighting: Sighting | None) -> int:
-        """Tell the trace of a token that was taken elsewhere, as far as it was seen; gives its
-        step."""
+        """Tell the trace of a token taken elsewhere, as far as it was seen; gives its step."""
         if sighting is None:
             entry = self.recorder.enter(parent, token, "chosen", {"captured": "nothing"})
             self.recorder.write(entry, None, {})
             return entry.id
-        logits, stages = sighting.logits, list(sighting.stages)
-        captured = ["model"] * (logits is not None) + ["processors"] * bool(stages)
-        if logits is None:
-            logits = stages[0].scores
-        if stages and torch.allclose(stages[0].scores.softmax(-1), logits.softmax(-1), atol=1e-6):
-            stages.pop(0)  # the code gave the processors what the model had given it
+        logits, stages, captured = sighting.read()
         [seen] = observe(Reading.of(logits), stages, [(0, token)], self._speller)
         [mark] = green(logits, sighting.stages, [(0, token)])
-        entry = self.recorder.enter(parent, token, "chosen", {"captured": " and ".join(captured)})
+        entry = self.recorder.enter(parent, token, "chosen", {"captured": captured})
         self.recorder.write(entry, seen, mark)
         return entry.id
 

@@ -63,6 +63,7 @@ class Teller:
         self._measuring = measuring
         self._device = device
         self._untold: deque[_Untold] = deque()
+        self._there: Any = None  # the event after which that is there, if it was marked
 
     def add(
         self, scores: Scores, picks: Sequence[tuple[int, int] | None], entries: Sequence[Entry]
@@ -75,8 +76,16 @@ class Teller:
         if not self.waits or len(self._untold) > MOST:
             self.tell()
 
-    def now(self) -> Any:
-        """A mark in what the device has been given to do: the CUDA event, where there is one."""
+    def mark(self) -> None:
+        """What is to be told next is there now, whatever the device is given to do before that."""
+        self._there = self._now()
+
+    def ready(self) -> Any:
+        """The CUDA event, where there is one, after which all that waits to be told is there."""
+        there, self._there = self._there or self._now(), None
+        return there
+
+    def _now(self) -> Any:
         if self._device.type != "cuda":
             return None
         return torch.cuda.current_stream(self._device).record_event()
@@ -86,7 +95,7 @@ class Teller:
         while self._untold:
             untold = self._untold.popleft()
             _, given, stages = untold.scores
-            ready = ready or self.now()
+            ready = ready or self.ready()
             if untold.numbers is None:
                 [untold.numbers] = self._measuring.measured([untold.request], ready)
             marks: Sequence[dict[str, bool]] = [{}] * len(untold.picks)

@@ -53,6 +53,16 @@ class Cell:
             self._children[token] = ref(cell)
         return cell
 
+    def bear(self, token: int, slot: int) -> Cell:
+        """A new child for ``token``, evaluated at a position of its own: others meet it there,
+        unless there is a living one that they have met."""
+        cell = Cell(self, token, self.context, self._released)
+        cell.slot, cell.whole = slot, True
+        known = self._children.get(token)
+        if known is None or known() is None:
+            self._children[token] = ref(cell)
+        return cell
+
     def descend(self, tokens: list[int]) -> Cell:
         """The cell at the end of a path of tokens below this one."""
         cell = self

@@ -35,6 +35,16 @@ class Sighting(NamedTuple):
     passes: int  # of the model, and the tokens they took, from the start of the call to here
     tokens: int
 
+    def read(self) -> tuple[Tensor, list[Stage], str]:
+        """The logits, the stages behind them, and what of all that was seen."""
+        logits, stages = self.logits, list(self.stages)
+        captured = ["model"] * (logits is not None) + ["processors"] * bool(stages)
+        if logits is None:
+            logits = stages[0].scores
+        if stages and torch.allclose(stages[0].scores.softmax(-1), logits.softmax(-1), atol=1e-6):
+            stages.pop(0)  # the code gave the processors what the model had given it
+        return logits, stages, " and ".join(captured)
+
 
 class Stopped(BaseException):
     """Ends the watched code at its next use of the model; no `except Exception` holds it up."""

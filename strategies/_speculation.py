@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -27,12 +28,14 @@ from engine.strategy import Ask, Decoding
 class Proposal:
     """Drafted tokens. ``q`` are the distributions they were drawn from, (drafted, vocab), where
     there were any; ``notes`` say what else is known of each. In a tree ``parents`` are the places
-    of the tokens that stand before each, -1 before the first ones."""
+    of the tokens that stand before each, -1 before the first ones. ``nodes`` are those before the
+    draft and behind each of its tokens, where the model has read it already."""
 
     tokens: Sequence[int] = ()
     q: Tensor | None = None
     notes: Sequence[Mapping[str, Any]] = ()
     parents: Sequence[int] | None = None
+    nodes: Sequence[Node] | None = None
 
     @property
     def above(self) -> Sequence[int]:
@@ -43,6 +46,12 @@ class Proposal:
 # Drafts after the tokens written so far, at most so many ahead, in the round of this number; the
 # node is the last one evaluated, at which the model took the last token.
 Drafter = Callable[[list[int], int, int, Node], Generator[Sequence[Ask], list[Node], Proposal]]
+
+
+# What the model makes of a draft at the nodes before it and behind each of its tokens.
+Judge = Callable[
+    [Sequence[Node], Proposal], Generator[Question, Tensor, tuple["Verdict", list[float]]]
+]
 
 
 class Verdict(NamedTuple):
@@ -56,9 +65,15 @@ class Verdict(NamedTuple):
 
 
 def speculate(
-    run: Run, draft: Drafter, *, do_sample: bool, heard: Callable[[bool], None] | None = None
+    run: Run,
+    draft: Drafter,
+    *,
+    do_sample: bool,
+    judge: Judge | None = None,
+    heard: Callable[[bool], None] | None = None,
 ) -> Decoding:
     """Draft, judge, keep what holds, until the text ends; ``heard`` is told if all was kept."""
+    judge = judge or partial(judged, run, do_sample)
     node, pending = run.root, list[int]()  # what is evaluated, and the token after it that is not
     written: list[int] = []
     longest = run.config.max_length - len(run.root.ids)
@@ -67,10 +82,8 @@ def speculate(
         number += 1
         # One place is left for the token the model itself adds.
         proposal = yield from draft(written, longest - len(written) - 1, number, node)
-        asks = _asks(node, pending, proposal)
-        evaluated = (yield asks) if asks else []
-        nodes = [node, *evaluated][len(pending) :]  # before the draft, and after each of its tokens
-        verdict, p = yield from _judged(run, nodes, proposal, do_sample)
+        nodes = yield from _read(run, node, pending, proposal)
+        verdict, p = yield from judge(nodes, proposal)
         kept = [proposal.tokens[place] for place in verdict.kept]
         if heard and proposal.tokens:
             heard(len(kept) == len(proposal.tokens))
@@ -101,6 +114,19 @@ def speculate(
         node, pending = after, [token]
 
 
+def _read(
+    run: Run, node: Node, pending: Sequence[int], proposal: Proposal
+) -> Generator[Sequence[Ask], list[Node], Sequence[Node]]:
+    """The nodes before a draft and behind each of its tokens, in one pass."""
+    if proposal.nodes is not None:
+        yield [(proposal.nodes[0],)]  # costs nothing: a word with whoever watches
+        run.charge(node.reader, len(proposal.nodes))
+        return proposal.nodes
+    asks = _asks(node, pending, proposal)
+    evaluated = (yield asks) if asks else []
+    return [node, *evaluated][len(pending) :]
+
+
 def _asks(node: Node, pending: Sequence[int], proposal: Proposal) -> list[Ask]:
     """What to evaluate: the token that is not yet, and every drafted one behind it."""
     paths = {-1: tuple(pending)}
@@ -109,8 +135,8 @@ def _asks(node: Node, pending: Sequence[int], proposal: Proposal) -> list[Ask]:
     return [(node, *path) for path in paths.values() if path]
 
 
-def _judged(
-    run: Run, nodes: Sequence[Node], proposal: Proposal, do_sample: bool
+def judged(
+    run: Run, do_sample: bool, nodes: Sequence[Node], proposal: Proposal
 ) -> Generator[Question, Tensor, tuple[Verdict, list[float]]]:
     """What the model makes of a draft, and the probability it gives each drafted token."""
     scores = run.scores(nodes)  # (1 + drafted, vocab)
@@ -118,12 +144,12 @@ def _judged(
     if not do_sample:
         told = yield from run.ask(_taken, scores, _places(rows, proposal.tokens))
         own, given = told.tensor_split([len(nodes)])
-        return _walk(own.long().tolist(), proposal), given.tolist()
+        return walk(own.long().tolist(), proposal), given.tolist()
     p = scores.softmax(-1)
     given = _of(proposal.tokens, p, rows)
     if proposal.q is not None:
         return _weigh(run, p, proposal.tokens, proposal.q), given.tolist()
-    return _walk(run.draw(p)[:, 0].tolist(), proposal), given.tolist()
+    return walk(run.draw(p)[:, 0].tolist(), proposal), given.tolist()
 
 
 def _taken(scores: Tensor, drafted: Tensor) -> Tensor:
@@ -134,7 +160,7 @@ def _taken(scores: Tensor, drafted: Tensor) -> Tensor:
     return torch.cat([scores.argmax(-1).double(), given.double()])
 
 
-def _walk(own: Sequence[int], proposal: Proposal) -> Verdict:
+def walk(own: Sequence[int], proposal: Proposal) -> Verdict:
     """Keep drafted tokens for as long as they are what the model itself takes, which ``own`` says
     of the place before the draft and of each one in it."""
     drafted = zip(proposal.above, proposal.tokens, strict=True)

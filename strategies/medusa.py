@@ -13,11 +13,15 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
+from engine.ahead import Ahead
+from engine.deciding import Question
 from engine.draft_tree import Size, Tree
 from engine.run import Node, Run
 from engine.settings import setting
 from engine.strategy import Ask, Decoding, strategy
-from strategies._speculation import Proposal, speculate
+from strategies._speculation import Proposal, Verdict, judged, speculate, walk
 from strategies.sample import Shaping
 
 
@@ -63,14 +67,30 @@ def medusa(run: Run, params: Params) -> Decoding:
     One pass of the model judges the whole tree. The text is the one greedy decoding would give, or,
     drawn, one from the very distribution that sampling has.
     """
-    largest = _size(run, params)
+    size = _size(run, params)
+    drafting = _Drafting(run, size, Ahead(run, size))
+    judge = None if params.do_sample else drafting.judge
+    return speculate(run, drafting.draft, do_sample=params.do_sample, judge=judge)
+
+
+@dataclass(frozen=True)
+class _Drafting:
+    """Drafts by the model's heads; where a GPU goes on by itself, what it has drafted and read."""
+
+    run: Run
+    largest: Size
+    ahead: Ahead
 
     def draft(
-        written: list[int], room: int, number: int, last: Node
+        self, written: list[int], room: int, number: int, last: Node
     ) -> Generator[Sequence[Ask], list[Node], Proposal]:
-        size = largest._replace(depth=min(largest.depth, room))
+        """A tree behind the last token written."""
+        run, size = self.run, self.largest._replace(depth=min(self.largest.depth, room))
         if size.depth <= 0 or not written:  # heads begin with a token that the model took
             return Proposal()
+        if there := self.ahead.drafted(last, written[-1]):
+            tree, nodes, ms = there
+            return Proposal(tree.tokens, None, _notes(tree, ms), tree.parents, nodes)
         since = time.perf_counter()
         features = run.features([last], run.heads.layers)
         tree = run.heads.tree(features, written[-1], run.end_tokens, size)
@@ -78,7 +98,15 @@ def medusa(run: Run, params: Params) -> Decoding:
         return Proposal(tree.tokens, notes=_notes(tree, ms), parents=tree.parents)
         yield []  # a drafter is a generator, though this one asks nobody
 
-    return speculate(run, draft, do_sample=params.do_sample)
+    def judge(
+        self, nodes: Sequence[Node], proposal: Proposal
+    ) -> Generator[Question, Tensor, tuple[Verdict, list[float]]]:
+        """Judge a tree, and have the device go on where nothing hinders it."""
+        if self.ahead.possible(nodes):
+            self.run.scores(nodes)  # what is told of the tokens is read off them
+            if there := (yield from self.ahead.judged(nodes)):
+                return walk(there.own, proposal), there.given
+        return (yield from judged(self.run, False, nodes, proposal))
 
 
 def _size(run: Run, params: Params) -> Size:

@@ -1,12 +1,14 @@
 """The trie and its pool: masks are ancestors, equal requests meet, nothing outlives its holders."""
 
 import gc
+from collections import deque
 
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import pool as pools
+from engine.backend import Reading
 from engine.plain import Plain
 from engine.pool import Pool
 from engine.trie import Cell, top
@@ -116,3 +118,24 @@ def test_a_very_long_branch_goes_without_exhausting_the_stack() -> None:
         cell = cell.child(3)
     del cell
     gc.collect()
+
+
+def test_a_cell_that_was_evaluated_before_it_had_a_name_is_met_by_others() -> None:
+    released: deque[int] = deque()
+    start = top(released=released)
+    born = start.bear(5, slot=3)
+    assert born.whole and start.child(5) is born and born.path() == [5]
+    twin = start.bear(5, slot=4)
+    assert start.child(5) is born and twin is not born
+    del born, twin
+    assert sorted(released) == [3, 4] and start.child(5).slot is None
+
+
+def test_positions_of_cells_that_nobody_names_come_back() -> None:
+    pool = Pool(tiny("llama").module, positions=256)
+    unnamed = pool.unnamed(5)
+    unnamed.reading = Reading.of(torch.zeros(5, 9))
+    cell, place = unnamed.name(2, pool.top(None), 7)
+    assert (cell.slot, cell.token, place.row) == (unnamed.slots[2], 7, 2) and pool.used == 5
+    del unnamed
+    assert pool.used == 1

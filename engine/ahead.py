@@ -1,0 +1,228 @@
+"""Rounds of drafts that a GPU goes on with by itself.
+
+It judges a tree of drafts, drafts the next one and reads it before the host knows of any of that;
+the host learns and tells of a round while the GPU reads the next. Else the GPU would wait for the
+host in every round, nearly as long as it reads. Knows recorded ticks and draft heads. Refuses to
+know what is made of a round: who does not agree with where the GPU went lets that go.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Hashable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from engine.backend import Reading, Unnamed
+from engine.deciding import Question, answered
+from engine.draft_tree import Growing, Size, Tree, tree_of
+from engine.errors import PlaygroundError
+from engine.graphs import ROWS, bucket
+from engine.node import Node
+from engine.pool import Pool
+from engine.run import Run
+from engine.slots import NOBODY
+from engine.trie import lineage
+
+START = 3  # numbers: the token that a tree stands behind, depth and position of the cell before
+
+
+class Judged(NamedTuple):
+    """What the model says of a tree of drafts, by its most probable tokens."""
+
+    own: list[int]  # the one it takes before the tree, and behind each of its tokens
+    given: list[float]  # the probability of each token of the tree
+
+
+class Drafted(NamedTuple):
+    """A tree that is drafted and read already."""
+
+    tree: Tree
+    nodes: list[Node]  # before it, and behind each of its tokens
+    ms: float  # that the draft heads took
+
+
+class _Going(NamedTuple):
+    """What the device was given to do."""
+
+    cells: Unnamed  # that it reads
+    table: Tensor  # what it reads them by
+    told: Question  # how that came about
+    drafting: tuple[_Moment, _Moment]  # from when until when
+
+
+class Ahead:
+    """The rounds of one run."""
+
+    def __init__(self, run: Run, size: Size) -> None:
+        self._run = run
+        self._heads = run.heads
+        self._size = size
+        self._ends = torch.tensor(sorted(run.end_tokens) or [-1])
+        self._going: _Going | None = None
+        self._next: tuple[list[int], Tree] | None = None  # the start it goes on from, and with what
+
+    def possible(self, nodes: Sequence[Node]) -> bool:
+        """Whether the device can go on from the tree at some nodes, the one before it first: they
+        were read in one recorded tick, and nobody else wants anything."""
+        pool, reading = nodes[0].reader.backend, nodes[0].place.reading
+        return (
+            self._run.unhindered
+            and isinstance(pool, Pool)
+            and pool.recorded
+            and 1 + self._heads.most(self._size) <= ROWS
+            and all(
+                node.place.reading is reading and node.place.row == row
+                for row, node in enumerate(nodes)
+            )
+        )
+
+    def judged(self, nodes: Sequence[Node]) -> Generator[Question, Tensor, Judged | None]:
+        """What the model says of such a tree; the device goes on with the one behind the tokens
+        that it takes. None where there is no room to go on."""
+        reader, reading, known = nodes[0].reader, nodes[0].place.reading, self._going
+        pool = reader.backend
+        assert isinstance(pool, Pool), "it was asked whether this is possible"
+        if known and known.cells.reading is reading:
+            rows, table = len(known.cells.slots), known.table
+        else:
+            rows, table = len(nodes), _table(nodes)
+        with reader.lock:
+            try:
+                cells = pool.unnamed(1 + self._heads.most(self._size))
+            except PlaygroundError:
+                return None
+            self._going = going = self._launched(reading, rows, table, cells)
+            self._run.teller.mark()
+            pool.evaluate_ahead(cells, going.table)
+        told = yield from answered(going.told)
+        own, given, start, columns = told.tensor_split([rows, 2 * rows, 2 * rows + START])
+        tree = tree_of(columns.view(5, -1).tolist(), self._size.least)
+        self._next = start.long().tolist(), tree
+        return Judged(own[: len(nodes)].long().tolist(), given[1 : len(nodes)].tolist())
+
+    def drafted(self, last: Node, token: int) -> Drafted | None:
+        """The tree behind a token that the model took at a node, if the device has gone there."""
+        going, following = self._going, self._next
+        self._next = None
+        if not going or not following or following[0] != [token, last.cell.depth, last.cell.slot]:
+            self._going = None
+            return None
+        tree = following[1]
+
+        def named(row: int, above: Node, token: int) -> Node:
+            cell, place = going.cells.name(row, above.cell, token)
+            return above.below([token], cell, place, self._run.recorder.step_at)
+
+        nodes = [named(0, last, token)]
+        for above, own in zip(tree.parents, tree.tokens, strict=True):
+            nodes.append(named(len(nodes), nodes[above + 1], own))
+        last.reader.know({node.cell: node.place for node in nodes})
+        since, until = going.drafting
+        return Drafted(tree, nodes, until.ms_since(since))
+
+    def _launched(self, reading: Reading, rows: int, table: Tensor, cells: Unnamed) -> _Going:
+        """Have the tree in some rows judged, and the next one drafted for some cells."""
+        heads, size, device = self._heads, self._size, reading.logits.device
+        slots = [*cells.slots, *[NOBODY] * (bucket(len(cells.slots)) - len(cells.slots))]
+        with heads.lock:
+            said = reading.logits[:rows], reading.log_probs[:rows], reading.hidden, table
+            shape: Hashable = (_judge, *(given.shape for given in said))
+            judged: _Verdict = heads.graphs.play(partial(_judge, heads.layers), shape, *said)
+            since = _Moment(device)
+            behind = judged.features, judged.start, self._ends, torch.tensor(slots)
+            shape = (_draft, size, *(given.shape for given in behind))
+            work = partial(_draft, heads.growing(size), size)
+            drafted: _Draft = heads.graphs.play(work, shape, *behind)
+            until = _Moment(device)
+            told = Question(torch.cat([judged.told, drafted.columns.flatten()]))
+            return _Going(cells, drafted.table.clone(), told, (since, until))
+
+
+class _Moment:
+    """A moment in what a device does."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._time = time.perf_counter()
+        self._event: Any = None
+        if device.type == "cuda":
+            self._event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch
+            self._event.record()
+
+    def ms_since(self, earlier: _Moment) -> float:
+        """How long it took from another one."""
+        if self._event is not None:
+            return float(earlier._event.elapsed_time(self._event))
+        return (self._time - earlier._time) * 1000
+
+
+class _Verdict(NamedTuple):
+    told: Tensor  # each row's own token, each row's probability, the start; float64 holds them all
+    start: Tensor  # (START,)
+    features: Tensor  # (1, layers, width) what draft heads read there
+
+
+def _judge(
+    layers: Sequence[int], logits: Tensor, log_probs: Tensor, hidden: Tensor, table: Tensor
+) -> _Verdict:
+    """Walk down a tree for as long as its tokens are the most probable ones."""
+    rows = len(logits)
+    tokens, depths, slots = table[:3, :rows]
+    inside = table[4 : 4 + rows, :rows].bool()  # (rows, rows) who is above whom, or the same
+    own = logits.argmax(-1)
+    above = inside & ~torch.eye(rows, dtype=torch.bool, device=inside.device)
+    parents = (above * (1 + depths)).argmax(-1)  # of the first row that itself
+    right = own[parents] == tokens
+    kept = (right | ~inside)[:, 1:].all(-1)
+    end = (kept * (1 + depths)).argmax(-1, keepdim=True)
+    start = torch.cat([own[end], depths[end], slots[end]])
+    given = log_probs[parents, tokens].exp()
+    told = torch.cat([own.double(), given.double(), start.double()])
+    # One by one: a GPU would have to be sent a list of them.
+    features = torch.stack([hidden[:, layer] for layer in layers], dim=1)
+    return _Verdict(told, start, features[end])
+
+
+class _Draft(NamedTuple):
+    columns: Tensor  # (5, tokens) the tree
+    table: Tensor  # (4 + rows, rows) what a tick reads it by
+
+
+def _draft(
+    grow: Growing, size: Size, states: Tensor, start: Tensor, ends: Tensor, slots: Tensor
+) -> _Draft:
+    """Draft a tree behind a start, for the cells of some positions."""
+    columns = grow(states, start[:1], ends)
+    numbers, tokens, above = columns[:3].long()
+    places = (above[:, None] == numbers).long().argmax(-1)
+    parents = pad(torch.where(above < 0, 0, 1 + places), (1, 0))  # of the first row that itself
+    rows = len(parents)
+    inside = torch.eye(rows, dtype=torch.long, device=parents.device)
+    ancestors = parents
+    for _ in range(size.depth):
+        inside.scatter_(1, ancestors[:, None], 1)
+        ancestors = parents[ancestors]
+    cells = [
+        torch.cat([start[:1], tokens]),
+        start[1] + inside.sum(-1),
+        slots[:rows],
+        start[2].expand(rows),
+    ]
+    # What the tree leaves out is padding, and so is what is missing for a shape.
+    left = pad(columns[3].exp() >= size.least, (1, 0), value=True)
+    table = torch.cat([torch.stack(cells), inside * left[:, None]]) * left
+    missing = len(slots) - rows
+    return _Draft(columns, pad(table, (0, missing, 0, missing)))
+
+
+def _table(nodes: Sequence[Node]) -> Tensor:
+    """The same of nodes that the host knows."""
+    cells = [node.cell for node in nodes]
+    _, inside = lineage(cells)
+    above = torch.frombuffer(inside, dtype=torch.uint8).view(len(cells), -1)
+    rows = [(cell.token, cell.depth, cell.slot, NOBODY) for cell in cells]
+    return torch.cat([torch.tensor(rows).T, above])

@@ -1,0 +1,68 @@
+"""Recordings as a GPU has them, played without one: fixed places to read, results written over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine import graphs, telling
+from engine import pool as pools
+from engine.graphs import Graphs
+
+
+class _Taped:
+    """Stands in for a CUDA graph: the work is done again, into the result of the first time."""
+
+    def __init__(self, work: Callable[..., Any], read: Sequence[Tensor], result: Any) -> None:
+        self._work, self._read, self._result = work, read, result
+
+    def replay(self) -> None:
+        again = tensors(self._work(*self._read))
+        for place, new in zip(tensors(self._result), again, strict=True):
+            place.copy_(new)
+
+
+def tensors(result: Any) -> Iterator[Tensor]:
+    """All tensors of what some work gave."""
+    if isinstance(result, Tensor):
+        yield result
+    elif is_dataclass(result):
+        for part in fields(result):
+            yield from tensors(getattr(result, part.name))
+    elif isinstance(result, tuple | list):
+        for each in result:
+            yield from tensors(each)
+
+
+def _record(
+    self: Graphs[Any], work: Callable[..., Any], shape: Any, inputs: Sequence[Tensor]
+) -> Any:
+    read = [given.clone() for given in inputs]
+    result = work(*read)
+    self._recordings[shape] = graphs._Recording(_Taped(work, read, result), read, result)
+    return self._recordings[shape]
+
+
+def _copy(given: Sequence[Tensor], read: Sequence[Tensor]) -> None:
+    for own, place in zip(given, read, strict=True):
+        place.copy_(own)
+
+
+def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
+    """Have every pool's ticks recorded, and runs told of while the next tick is under way."""
+    made = Graphs.__init__
+
+    def with_tries(self: Graphs[Any], *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        self._tries = graphs.TRIES
+
+    patch.setattr(Graphs, "__init__", with_tries)
+    patch.setattr(Graphs, "_record", torch.inference_mode()(_record))
+    patch.setattr(graphs, "_copy", _copy)
+    patch.setattr(pools, "recordable", lambda model: True)
+    patch.setattr(telling, "works_by_itself", lambda device: True)
