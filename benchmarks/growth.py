@@ -57,7 +57,7 @@ def main() -> None:
 def row(lab: Playground, ticks: list[float], length: int) -> dict[str, Any]:
     """The tick around one length, and what the model takes for it."""
     tick = statistics.median(ticks[length - NEAR : length])
-    model, _ = tick_ms(lab.model.module, KEPT * length, CELLS, ticks=3)
+    model = tick_ms(lab.model.module, KEPT * length, CELLS, ticks=3)
     print(f"{length:5} tokens  {tick:8.2f} ms a tick  the model alone {model:8.2f} ms", flush=True)
     return {"tokens": length, "tick_ms": round(tick, 2), "model_ms": round(model, 2)}
 
