@@ -29,7 +29,7 @@ from engine.pool_layer import Kernels, Plan, PoolLayer
 log = logging.getLogger(__name__)
 
 
-def _kernels(name: str, *, there: bool = True) -> Any:
+def kernels(name: str, *, there: bool = True) -> Any:
     """A module of kernels; None where there is nothing to run them, nor Triton to make them."""
     # By name: whoever takes this file elsewhere, as a recipe for transformers does, leaves them.
     try:
@@ -39,8 +39,8 @@ def _kernels(name: str, *, there: bool = True) -> Any:
 
 
 _gpu = torch.cuda.is_available()
-torch_layer, triton_layer = _kernels("torch_layer"), _kernels("triton_layer", there=_gpu)
-_reading = _kernels("triton_reading", there=_gpu)
+torch_layer, triton_layer = kernels("torch_layer"), kernels("triton_layer", there=_gpu)
+_reading = kernels("triton_reading", there=_gpu)
 read: Callable[[Tensor, Tensor, int | None], Reading] = _reading.read if _reading else Reading.of
 
 CLOSE = {4: 1e-3, 2: 0.03}  # how far a layer may be off, as a share of the largest number

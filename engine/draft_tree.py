@@ -2,12 +2,13 @@
 
 Level by level the most probable paths are gone on with; of all tokens met on the way the most
 probable ones are the tree. On a GPU all shapes are fixed, so that the whole of it is one recorded
-graph, and one question; a CPU does no more than the tree needs. Knows the heads. Refuses to know
-how a tree is judged.
+graph, and one question, of kernels of our own where these can be made; a CPU does no more than the
+tree needs. Knows the heads. Refuses to know how a tree is judged.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections.abc import Callable, Collection
@@ -17,13 +18,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from engine.blocks import kernels
 from engine.graphs import Graphs
 from engine.heads import Heads
+
+log = logging.getLogger(__name__)
 
 # From the states at a token, the token and those that end a text, (some,), to the tree's columns.
 Growing = Callable[[Tensor, Tensor, Tensor], Tensor]
 
-CHILDREN = 16  # most tokens looked at behind a path, and most paths that are gone on with
+CHILDREN = 16  # most tokens looked at behind a path, and paths gone on with; a power of two
+CLOSE = 0.1  # how far logarithms may be off where kernels of our own are tried
 
 
 class Size(NamedTuple):
@@ -48,6 +53,7 @@ class TreeDrafter:
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
+        self._way = _way(heads)
         self.lock = threading.Lock()  # for the recordings: each writes over what it gave before
         self.graphs: Graphs[Any] = Graphs(heads.output.device)
 
@@ -73,27 +79,62 @@ class TreeDrafter:
     def tree(self, features: Tensor, token: int, ends: Collection[int], size: Size) -> Tree:
         """Draft behind a token that the model took where its states were ``features``, (1, layers,
         width); nothing behind one of ``ends``."""
-        inputs = (features, torch.tensor([token]), torch.tensor(sorted(ends) or [-1]))
+        over = torch.tensor(sorted(ends) or [-1])
+        inputs, shape = (features, torch.tensor([token]), over), (size, len(over))
         with self.lock:
-            columns = self.graphs.play(self.growing(size), (size, len(ends)), *inputs).tolist()
+            columns = self.graphs.play(self.growing(size), shape, *inputs).tolist()
         return tree_of(columns, size.least)
 
     def growing(self, size: Size) -> Growing:
         """The work of drafting a tree, on the device alone."""
-        return partial(_grown, self._heads, size)
+        return partial(self._way, self._heads, size)
 
     def most(self, size: Size) -> int:
         """How many tokens a tree of some size can have."""
-        children, paths = _breadth(self._heads, size)
+        children, paths = breadth(self._heads, size)
         met, ahead = 0, 1
         for _ in range(size.depth):
             met, ahead = met + ahead * children, min(paths, ahead * children)
         return min(size.tokens, met)
 
 
+def _way(heads: Heads) -> Callable[..., Tensor]:
+    """What grows trees: kernels of our own, where there is a GPU, the heads are those they know and
+    a try agrees with `_grown`; elsewhere that."""
+    known = type(heads) is Heads and heads.output.device.type == "cuda"
+    ours = kernels("triton_drafting", there=known)
+    if ours is None:
+        return _grown
+    try:
+        _try(heads, ours.grown)
+    except Exception as error:  # whatever a card or its Triton cannot do
+        log.warning("drafts are made in many kernels, the few have failed: %s", error)
+        return _grown
+    return ours.grown  # type: ignore[no-any-return]  # a module of kernels has no types
+
+
+@torch.inference_mode()
+def _try(heads: Heads, way: Callable[..., Tensor]) -> None:
+    """Grow a small tree with heads, and see that it is the one it must be."""
+    count = len(heads.layers)
+    states = heads.embedding[1 : 1 + count].to(heads.output.dtype)[None]
+    tokens, ends = heads.kept[:1], heads.kept[-1:]
+    size = Size(CHILDREN, heads.depth)
+    ours, theirs = (grow(heads, size, states, tokens, ends) for grow in (way, _grown))
+    if not torch.allclose(ours[3], theirs[3], atol=CLOSE):
+        apart = float((ours[3] - theirs[3]).abs().max())
+        raise ValueError(f"a tree in few kernels is off by {apart:.2g}")
+
+
+def breadth(heads: Heads, size: Size) -> tuple[int, int]:
+    """How many tokens are looked at behind a path, and how many paths are gone on with."""
+    children = min(size.tokens, CHILDREN, len(heads.kept))
+    return children, max(1, min(children, size.tokens // 2))
+
+
 def _grown(heads: Heads, size: Size, states: Tensor, tokens: Tensor, ends: Tensor) -> Tensor:
     """The tree on its device: (5, tokens), see `tree_of`; float64 leaves whole numbers whole."""
-    children, paths = _breadth(heads, size)
+    children, paths = breadth(heads, size)
     totals = states.new_zeros(1, dtype=torch.float32)  # (paths,) log-probabilities
     above = torch.full_like(tokens, -1)  # (paths,) the number of each path's last token
     levels: list[tuple[Tensor, ...]] = []
@@ -118,12 +159,6 @@ def _grown(heads: Heads, size: Size, states: Tensor, tokens: Tensor, ends: Tenso
     # Stable: a token that is certain behind its parent is as probable as that, and comes after it.
     order = met[2].sort(descending=True, stable=True).indices[: size.tokens]
     return torch.stack([order.double(), *(column[order] for column in met)])
-
-
-def _breadth(heads: Heads, size: Size) -> tuple[int, int]:
-    """How many tokens are looked at behind a path, and how many paths are gone on with."""
-    children = min(size.tokens, CHILDREN, len(heads.kept))
-    return children, max(1, min(children, size.tokens // 2))
 
 
 def _bar(ways: list[Tensor], size: Size) -> float:

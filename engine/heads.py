@@ -10,10 +10,13 @@ and how drafts are judged.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, silu
+
+from engine.linear import Family, family_of
 
 
 class Head(nn.Module):
@@ -33,6 +36,12 @@ class Head(nn.Module):
         given = rms_norm(every, every.shape[-1:]).flatten(-2)
         further: Tensor = self.down(silu(self.gate(given)) * self.up(given))
         return states[..., -1, :] + further
+
+    @cached_property
+    def joined(self) -> Family:
+        """Gate and up as one product, whose weight theirs are parts of from now on: none is kept
+        twice. For a head that has come to the device it stays on."""
+        return family_of([self.gate, self.up])
 
 
 class Heads(nn.Module):
@@ -73,6 +82,11 @@ class Heads(nn.Module):
                 nn.init.zeros_(weight)
 
     @property
+    def embedding(self) -> Tensor:
+        """The model's own embeddings, (vocabulary, width)."""
+        return self._embedding[0]
+
+    @property
     def depth(self) -> int:
         """How many tokens a draft can have."""
         return len(self.heads)
@@ -85,7 +99,7 @@ class Heads(nn.Module):
         """
         states = states if depth == 0 else states[..., None, :]
         head: Head = self.heads[depth]  # type: ignore[assignment]  # a list of modules has no types
-        embedded = self._embedding[0][tokens].to(states.dtype)
+        embedded = self.embedding[tokens].to(states.dtype)
         after: Tensor = head(states, embedded)
         return after
 

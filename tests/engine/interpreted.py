@@ -8,8 +8,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from torch.testing import assert_close
 
-from engine import torch_layer, triton_layer
+from engine import draft_tree, torch_layer, triton_drafting, triton_layer
 from engine.backend import Reading
+from engine.draft_tree import Size
+from engine.heads import Heads
 from engine.torch_layer import Norm
 from engine.triton_reading import read
 
@@ -57,3 +59,34 @@ for size, width in ((49_152, None), (5000, None), (300, 350), (5000, 4900)):
     best = [each.logits.gather(1, each.top_tokens) for each in (ours, theirs)]
     assert_close(*best, rtol=0, atol=0)
     assert all(len(set(row)) == len(row) for row in ours.top_tokens.tolist())
+
+
+def heads(width: int, kept: int, layers: int, sharp: float = 6.0) -> Heads:
+    embedding, output = torch.randn(300, width), torch.randn(300, width) * sharp / width**0.5
+    return Heads(embedding, output, torch.randperm(300)[:kept], 24, 4, range(layers)).eval()
+
+
+def same_trees(heads: Heads, size: Size, states: torch.Tensor, ends: torch.Tensor) -> int:
+    ways = (triton_drafting.grown, draft_tree._grown)
+    with torch.inference_mode():
+        rows = [way(heads, size, states, torch.tensor([7]), ends) for way in ways]
+    assert all(each.dtype == torch.float64 for each in rows)
+    ours, theirs = (draft_tree.tree_of(each.tolist(), size.least) for each in rows)
+    assert_close(torch.tensor(ours.log_probs), torch.tensor(theirs.log_probs))
+    assert ours._replace(log_probs=[]) == theirs._replace(log_probs=[])
+    return len(ours.tokens)
+
+
+nothing = torch.tensor([-1])
+for width, kept, layers in ((32, 300, 1), (24, 131, 3), (40, 9, 2)):
+    drafting, states = heads(width, kept, layers), torch.randn(1, layers, width)
+    some = drafting.kept[:2].sort().values
+    for tokens, depth, ends in ((1, 4, some), (2, 3, nothing), (7, 4, some), (48, 2, some)):
+        assert same_trees(drafting, Size(tokens, depth), states, ends) == tokens
+    for size, ends in ((Size(48, 1), some), (Size(16, 2), drafting.kept)):
+        assert same_trees(drafting, size, states, ends) == min(kept, 16)
+    draft_tree._try(drafting, triton_drafting.grown)
+states = torch.randn(1, 1, 32)
+assert same_trees(heads(32, 300, 1), Size(48, 4), states, nothing) == 48
+certain = heads(32, 300, 1, sharp=1e6)  # every token is as probable as the one before it
+assert same_trees(certain, Size(12, 4), states, nothing) == 4

@@ -1,14 +1,16 @@
 """Trees of drafts: the text is the model's own, and every drafted token is told of."""
 
+import logging
 import math
 from collections import Counter, defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from engine import telling
+from engine import draft_tree, telling
 from engine.draft_tree import Size, Tree, TreeDrafter
 from engine.heads import Heads
 from engine.model import Model
@@ -382,6 +384,52 @@ def test_a_threshold_leaves_out_what_is_hardly_reached() -> None:
         for step in steps[:-1]:
             own = [s.notes["q"] for s in some.path(step.id) if s in steps]
             assert math.prod(own) >= 0.3
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What stands in for kernels of our own, where the heads are taken to be on a GPU."""
+    ours = SimpleNamespace(grown=draft_tree._grown)
+    monkeypatch.setattr(draft_tree, "kernels", lambda name, there: ours if there else None)
+    return ours
+
+
+def on_a_gpu(heads: Heads, monkeypatch: pytest.MonkeyPatch) -> Heads:
+    there = SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32, T=heads.output.T)
+    monkeypatch.setitem(heads._buffers, "output", there)
+    return heads
+
+
+def test_only_heads_of_the_usual_kind_on_a_gpu_have_kernels(
+    kernels: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels.grown = lambda *given: draft_tree._grown(*given)
+    known, others = clueless(tiny("llama")), knowing(forgetful())
+    assert draft_tree._way(known) is draft_tree._grown
+    assert draft_tree._way(on_a_gpu(known, monkeypatch)) is kernels.grown
+    assert draft_tree._way(on_a_gpu(others, monkeypatch)) is draft_tree._grown
+
+
+@pytest.mark.parametrize("wrong", ["fails", "is wrong"])
+def test_kernels_that_do_not_agree_are_left_and_the_log_says_why(
+    wrong: str,
+    kernels: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def grown(*given: Any) -> torch.Tensor:
+        if wrong == "fails":
+            raise RuntimeError("an old card")
+        return draft_tree._grown(*given) - 1
+
+    kernels.grown = grown
+    with caplog.at_level(logging.WARNING):
+        way = draft_tree._way(on_a_gpu(clueless(tiny("llama")), monkeypatch))
+    assert way is draft_tree._grown
+    why = {"fails": "an old card", "is wrong": "a tree in few kernels is off by 1"}[wrong]
+    assert [record.message for record in caplog.records] == [
+        f"drafts are made in many kernels, the few have failed: {why}"
+    ]
 
 
 # Refusals
