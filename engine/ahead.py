@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from engine.backend import Reading, Unnamed
-from engine.deciding import Question, answered
 from engine.draft_tree import Growing, Size, Tree, tree_of
 from engine.errors import PlaygroundError
 from engine.graphs import ROWS, bucket
 from engine.node import Node
 from engine.pool import Pool
+from engine.question import Question, answered
 from engine.run import Run
 from engine.slots import NOBODY
 from engine.trie import lineage
@@ -130,7 +130,7 @@ class Ahead:
         heads, size, device = self._heads, self._size, reading.logits.device
         slots = [*cells.slots, *[NOBODY] * (bucket(len(cells.slots)) - len(cells.slots))]
         with heads.lock:
-            said = reading.logits[:rows], reading.log_probs[:rows], reading.hidden, table
+            said = reading.top_tokens[:rows], reading.log_probs[:rows], reading.hidden, table
             shape: Hashable = (_judge, *(given.shape for given in said))
             judged: _Verdict = heads.graphs.play(partial(_judge, heads.layers), shape, *said)
             since = _Moment(device)
@@ -167,13 +167,12 @@ class _Verdict(NamedTuple):
 
 
 def _judge(
-    layers: Sequence[int], logits: Tensor, log_probs: Tensor, hidden: Tensor, table: Tensor
+    layers: Sequence[int], top: Tensor, log_probs: Tensor, hidden: Tensor, table: Tensor
 ) -> _Verdict:
     """Walk down a tree for as long as its tokens are the most probable ones."""
-    rows = len(logits)
+    rows, own = len(top), top[:, 0]
     tokens, depths, slots = table[:3, :rows]
     inside = table[4 : 4 + rows, :rows].bool()  # (rows, rows) who is above whom, or the same
-    own = logits.argmax(-1)
     above = inside & ~torch.eye(rows, dtype=torch.bool, device=inside.device)
     parents = (above * (1 + depths)).argmax(-1)  # of the first row that itself
     right = own[parents] == tokens

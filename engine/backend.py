@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from engine.question import Question
 from engine.trie import Cell
 
 BLOCK = 128  # tokens looked at together when the most probable ones are sought
@@ -48,6 +50,13 @@ class Reading:
         hidden = logits.new_empty(len(logits), 0, 0) if hidden is None else hidden
         spread = entropy_and_variance(log_probs)
         return Reading(logits, log_probs, *spread, most(logits), hidden)
+
+    @cached_property
+    def best(self) -> Question:
+        """The most probable tokens and their log-probabilities, (2, places, TOP), asked for once;
+        float64 holds both as they are."""
+        best = self.log_probs.gather(-1, self.top_tokens)
+        return Question(torch.stack([self.top_tokens.double(), best.double()]))
 
     def rows(self, at: slice | Tensor) -> Reading:
         """What was said at some of the places."""

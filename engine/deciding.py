@@ -9,45 +9,15 @@ Refuses to know what is decided.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from engine.backend import most
 from engine.graphs import Graphs
-
-
-class Question:
-    """Something a device was asked; to call it waits for the answer, on the host."""
-
-    def __init__(self, asked: Tensor) -> None:
-        # Copied right behind the work: a recording writes over its result when it is played again.
-        self._told = asked.to("cpu", non_blocking=True)
-        self._there = None
-        if asked.device.type == "cuda":
-            self._there = torch.cuda.current_stream(asked.device).record_event()
-
-    @property
-    def open(self) -> bool:
-        """Whether there is anything to wait for."""
-        return self._there is not None
-
-    def __call__(self) -> Tensor:
-        """The answer."""
-        if self._there is not None:
-            self._there.synchronize()
-        return self._told
-
-
-Asking = Generator[Question, Tensor, Tensor]
-
-
-def answered(question: Question) -> Asking:
-    """The answer to a question, for a generator to go on with when it has come."""
-    return (yield question) if question.open else question()
+from engine.question import Question
 
 
 class Deciding:

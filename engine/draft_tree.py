@@ -71,7 +71,7 @@ class TreeDrafter:
     def usual(self) -> Size:
         """The size that pays on this device."""
         if self._heads.output.device.type == "cuda":  # which judges them all in the time of one
-            return Size(48, self.depth)
+            return Size(31, self.depth)
         # A token more to judge takes a CPU about a tenth of a pass, and saves one as often as it is
         # kept.
         return Size(8, self.depth, 0.15)

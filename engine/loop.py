@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import torch
 
 from engine.backend import Place
-from engine.deciding import Question
 from engine.errors import PlaygroundError
 from engine.node import Ask
+from engine.question import Question
 from engine.reader import Reader
 from engine.run import Run
 from engine.strategy import Decoding

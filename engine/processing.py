@@ -16,10 +16,10 @@ from torch import Tensor
 from transformers import LogitsProcessor
 from transformers.generation import logits_process as theirs
 
-from engine.deciding import Question
 from engine.drawing import clocks, first_to_ring
 from engine.graphs import Graphs
 from engine.observe import Stage, processor_name
+from engine.question import Question
 
 # What these make of a row depends on nothing but the row: to have the text on the device as well
 # takes longer, the longer the text is.

@@ -6,29 +6,29 @@ figures and pages. A strategy that holds a node keeps its branch of the trie ali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from functools import cached_property, partial, wraps
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from engine.backend import Reading, parts
-from engine.deciding import Asking, Question, answered
+from engine.backend import TOP, parts
 from engine.draft import Draft
 from engine.draft_tree import TreeDrafter
 from engine.drawing import drawn
 from engine.errors import PlaygroundError
 from engine.node import Node, Pick, Source
-from engine.observe import Stage, green, observe
+from engine.observe import Stage
 from engine.prepare import Prepared
+from engine.question import Asking, Question, answered
 from engine.reader import Reader
 from engine.record import Recorder
 from engine.stopping import StopRules
 from engine.telling import Scores, Teller
 from engine.tokens import Speller
 from engine.trace import Stop
-from engine.witness import Sighting, Witness
+from engine.watching import Foreign
 
 __all__ = ["Node", "Pick", "Run"]
 
@@ -141,6 +141,19 @@ class Run:
         """What some work on scores and the like comes to, on the host: one question to a GPU."""
         return answered(self._source.reader.deciding(work, *inputs, **constants))
 
+    def best(
+        self, nodes: Sequence[Node], count: int
+    ) -> Generator[Question, Tensor, tuple[Tensor, Tensor] | None]:
+        """The most probable tokens after each node and their log-probabilities, (nodes, count)
+        each, where one question to a GPU tells them to all runs: no processor changes them, and
+        all nodes were evaluated together. Else None."""
+        readings = {node.place.reading for node in nodes}
+        if not self.teller.waits or self._processors or count > TOP or len(readings) > 1:
+            return None
+        told = yield from answered(readings.pop().best)
+        tokens, log_probs = told[:, [node.place.row for node in nodes], :count]
+        return tokens.long(), log_probs.float()
+
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
         """Draw from probabilities made of the last scores, (…, vocab): (…, count) on the host."""
         return self._possible(drawn(probs, count, self.generator))
@@ -241,42 +254,10 @@ class Run:
         """Tell the trace of one token; gives its step."""
         return self.record([Pick(node, token, event, notes)])[0]
 
-    def watch(self, decode: Callable[..., Any], arguments: Mapping[str, Any]) -> Witness:
-        """Somebody's decoding code on this run's call, as transformers prepares it for a
-        ``custom_generate`` callable; not started yet."""
-
-        def call(witness: Witness) -> Any:
-            @wraps(decode)
-            def watched(*args: Any, logits_processor: Any, **kwargs: Any) -> Any:
-                return decode(*args, logits_processor=witness.watched(logits_processor), **kwargs)
-
-            assert self._again is not None, "a run of its own has a call of its own"
-            return self._again(self._source.model.generate, custom_generate=watched, **arguments)
-
-        return Witness(self._source.model.module, call)
-
-    def watch_raw(self, generate: Callable[..., Any], arguments: Mapping[str, Any]) -> Witness:
-        """The same for code that wants what `generate` itself was given."""
-
-        def call(witness: Witness) -> Any:
-            assert self._again is not None, "a run of its own has a call of its own"
-            on_model = partial(generate, model=self._source.model.module)
-            return self._again(on_model, further=[witness.eye()], **arguments)
-
-        return Witness(self._source.model.module, call)
-
-    def tell(self, parent: int | None, token: int, sighting: Sighting | None) -> int:
-        """Tell the trace of a token taken elsewhere, as far as it was seen; gives its step."""
-        if sighting is None:
-            entry = self.recorder.enter(parent, token, "chosen", {"captured": "nothing"})
-            self.recorder.write(entry, None, {})
-            return entry.id
-        logits, stages, captured = sighting.read()
-        [seen] = observe(Reading.of(logits), stages, [(0, token)], self._speller)
-        [mark] = green(logits, sighting.stages, [(0, token)])
-        entry = self.recorder.enter(parent, token, "chosen", {"captured": captured})
-        self.recorder.write(entry, seen, mark)
-        return entry.id
+    @property
+    def foreign(self) -> Foreign:
+        """The same run as decoding code of somebody else's has it."""
+        return Foreign(self._source.model, self._again, self.recorder, self._speller)
 
     def ended(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
         """For each list of new tokens, the rule that ends the text there, if any."""

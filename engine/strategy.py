@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from engine.deciding import Question
 from engine.errors import PlaygroundError, did_you_mean
 from engine.node import Ask, Node
+from engine.question import Question
 from engine.run import Run
 from engine.settings import SHARED, Setting, settings_of
 

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.deciding import Question, highest
+from engine.deciding import highest
+from engine.question import Question
 from engine.run import Node, Pick, Run
 from engine.settings import setting
 from engine.trace import Stop
@@ -97,7 +98,10 @@ class Candidates:
         run: Run, nodes: Sequence[Node], scores: Tensor, totals: Tensor, count: int
     ) -> Generator[Question, Tensor, Candidates]:
         """Those with the highest sums."""
-        told = yield from run.ask(_best, scores, totals, count=count)
+        if best := (yield from run.best(nodes, count)):
+            told = _best_of(*best, totals, scores.shape[-1])
+        else:
+            told = yield from run.ask(_best, scores, totals, count=count)
         return Candidates._told(run, nodes, scores, totals, told)
 
     @staticmethod
@@ -136,6 +140,14 @@ def _best(scores: Tensor, totals: Tensor, count: int) -> Tensor:
     """The places with the highest sums, and the scores there."""
     sums = with_totals(scores, totals).flatten()
     return _with_scores(highest(sums[None], count)[0], scores)
+
+
+def _best_of(tokens: Tensor, added: Tensor, totals: Tensor, vocabulary: int) -> Tensor:
+    """The same of the best tokens of each beam and what they add, (beams, count) each: no others
+    can have the highest sums."""
+    at = (added + totals[:, None]).flatten().topk(tokens.shape[1]).indices
+    places = at // tokens.shape[1] * vocabulary + tokens.flatten()[at]
+    return torch.stack([places.double(), added.flatten()[at].double()])
 
 
 def _with_scores(places: Tensor, scores: Tensor) -> Tensor:

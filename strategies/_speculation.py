@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.deciding import Question
+from engine.question import Question
 from engine.run import Node, Pick, Run
 from engine.strategy import Ask, Decoding
 

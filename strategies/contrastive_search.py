@@ -46,8 +46,12 @@ def contrastive_search(run: Run, params: Params) -> Decoding:
     node = run.root
     context = _Context(run.states(node))
     while True:
-        told = yield from run.ask(_most_probable, run.scores([node]), count=params.top_k)
-        candidates, probs = told[0].long().tolist(), told[1].float()
+        scores = run.scores([node])
+        if found := (yield from run.best([node], params.top_k)):
+            candidates, probs = found[0][0].tolist(), found[1][0].exp()
+        else:
+            told = yield from run.ask(_most_probable, scores, count=params.top_k)
+            candidates, probs = told[0].long().tolist(), told[1].float()
         children = yield [(node, token) for token in candidates]
 
         ahead = run.features(children, [-1])[:, 0]  # (candidates, width)

@@ -55,9 +55,9 @@ def custom(run: Run, params: Params) -> Decoding:
     """
     given, arguments = params.custom_generate, params.arguments or {}
     if callable(given):
-        witness = run.watch(given, arguments)
+        witness = run.foreign.watch(given, arguments)
     else:
-        witness = run.watch_raw(foreign.load(given), arguments)
+        witness = run.foreign.watch_raw(foreign.load(given), arguments)
     story = _Story(run)
     witness.start()
     try:
@@ -143,7 +143,7 @@ class _Story:
             known = self._run.recorder.step_at(step, text[end])
             sighting = self._seen.get(text[:end])
             if known is None or (sighting and known in self._unseen):
-                known = self._run.tell(step, text[end], sighting)
+                known = self._run.foreign.tell(step, text[end], sighting)
                 (self._unseen.discard if sighting else self._unseen.add)(known)
             self._missed += known in self._unseen
             step = known

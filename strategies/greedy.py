@@ -24,7 +24,9 @@ def greedy(run: Run, params: Params) -> Decoding:
     """
     node = run.root
     while True:
-        token = int((yield from run.ask(torch.argmax, run.scores([node]))))  # of (1, vocab)
+        scores = run.scores([node])  # (1, vocab)
+        best = yield from run.best([node], 1)
+        token = int(best[0] if best else (yield from run.ask(torch.argmax, scores)))
         step = run.choose(node, token)
         run.show([step])
         [stop] = run.stops([node], [token])

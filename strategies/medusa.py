@@ -16,8 +16,8 @@ from typing import Any
 from torch import Tensor
 
 from engine.ahead import Ahead
-from engine.deciding import Question
 from engine.draft_tree import Size, Tree
+from engine.question import Question
 from engine.run import Node, Run
 from engine.settings import setting
 from engine.strategy import Ask, Decoding, strategy

@@ -1,12 +1,17 @@
 """Questions to a device: a CPU answers with the same function, whatever a GPU records."""
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
 
-from engine import deciding, processing
+from engine import backend, deciding, processing
 from engine.backend import most
-from engine.deciding import Deciding, Question, highest
+from engine.deciding import Deciding, highest
+from engine.question import Question
 from playground import Playground
+from tests.recordings import as_on_a_gpu
 from tests.tiny import tiny
 
 
@@ -46,6 +51,34 @@ def test_nobody_waits_for_a_device_before_all_have_asked_it(
     traces = lab.compare("a few words", runs, max_new_tokens=6)
     assert [trace.steps for trace in traces] == [trace.steps for trace in expected]
     assert told[:8] == ["asked"] * 4 + ["waited"] * 4
+
+
+def test_what_a_tick_finds_most_probable_is_asked_for_once_by_all_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = ["greedy", ("beam_search", {"num_beams": 3}), ("contrastive_search", {"top_k": 4})]
+
+    def texts(shared: dict[str, Any]) -> list[tuple[int, ...]]:
+        traces = Playground(tiny("llama")).compare("a few words", runs, max_new_tokens=9, **shared)
+        assert [trace.error for trace in traces] == [None] * 3
+        return [trace.sequences[0].token_ids for trace in traces]
+
+    asked: list[str] = []
+    for shared in ({}, {"repetition_penalty": 1.3}):
+        expected = texts(shared)
+        with monkeypatch.context() as patch:
+            as_on_a_gpu(patch)
+            for name, module in (("tick", backend), ("run", deciding)):
+                told = partial(_told, asked, name)
+                patch.setattr(module, "Question", told)
+            assert texts(shared) == expected
+        assert asked.count("tick") == (0 if shared else 9)
+        asked.clear()
+
+
+def _told(asked: list[str], name: str, *given: Any) -> Question:
+    asked.append(name)
+    return Question(*given)
 
 
 def test_the_highest_scores_are_found_by_blocks_as_by_looking_at_all() -> None:

@@ -1,0 +1,42 @@
+"""A question to a device, and its answer on the host.
+
+Every answer of a GPU is waited for: so whoever asks goes on with something else until it is there.
+Knows how numbers come to the host. Refuses to know what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import torch
+from torch import Tensor
+
+
+class Question:
+    """Something a device was asked; to call it waits for the answer, on the host."""
+
+    def __init__(self, asked: Tensor) -> None:
+        # Copied right behind the work: a recording writes over its result when it is played again.
+        self._told = asked.to("cpu", non_blocking=True)
+        self._there = None
+        if asked.device.type == "cuda":
+            self._there = torch.cuda.current_stream(asked.device).record_event()
+
+    @property
+    def open(self) -> bool:
+        """Whether there is anything to wait for."""
+        return self._there is not None
+
+    def __call__(self) -> Tensor:
+        """The answer."""
+        if self._there is not None:
+            self._there.synchronize()
+        return self._told
+
+
+Asking = Generator[Question, Tensor, Tensor]
+
+
+def answered(question: Question) -> Asking:
+    """The answer to a question, for a generator to go on with when it has come."""
+    return (yield question) if question.open else question()
