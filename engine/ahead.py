@@ -8,9 +8,10 @@ know what is made of a round: who does not agree with where the GPU went lets th
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Generator, Hashable, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Hashable, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from engine.backend import Reading, Unnamed
+from engine.blocks import kernels
 from engine.draft_tree import Growing, Size, Tree, tree_of
 from engine.errors import PlaygroundError
 from engine.graphs import ROWS, bucket
@@ -28,7 +30,10 @@ from engine.run import Run
 from engine.slots import NOBODY
 from engine.trie import lineage
 
+log = logging.getLogger(__name__)
+
 START = 3  # numbers: the token that a tree stands behind, depth and position of the cell before
+CLOSE = 1e-3  # how far probabilities may be off where kernels of our own are tried
 
 
 class Judged(NamedTuple):
@@ -128,15 +133,16 @@ class Ahead:
     def _launched(self, reading: Reading, rows: int, table: Tensor, cells: Unnamed) -> _Going:
         """Have the tree in some rows judged, and the next one drafted for some cells."""
         heads, size, device = self._heads, self._size, reading.logits.device
+        steps = _steps(device)
         slots = [*cells.slots, *[NOBODY] * (bucket(len(cells.slots)) - len(cells.slots))]
         with heads.lock:
             said = reading.top_tokens[:rows], reading.log_probs[:rows], reading.hidden, table
             shape: Hashable = (_judge, *(given.shape for given in said))
-            judged: _Verdict = heads.graphs.play(partial(_judge, heads.layers), shape, *said)
+            judged: Verdict = heads.graphs.play(partial(steps.judge, heads.layers), shape, *said)
             since = _Moment(device)
             behind = judged.features, judged.start, self._ends, torch.tensor(slots)
             shape = (_draft, size, *(given.shape for given in behind))
-            work = partial(_draft, heads.growing(size), size)
+            work = partial(_draft, heads.growing(size), partial(steps.lay_out, size))
             drafted: _Draft = heads.graphs.play(work, shape, *behind)
             until = _Moment(device)
             told = Question(torch.cat([judged.told, drafted.columns.flatten()]))
@@ -160,7 +166,9 @@ class _Moment:
         return (self._time - earlier._time) * 1000
 
 
-class _Verdict(NamedTuple):
+class Verdict(NamedTuple):
+    """How far a tree is right, by the model's most probable tokens."""
+
     told: Tensor  # each row's own token, each row's probability, the start; float64 holds them all
     start: Tensor  # (START,)
     features: Tensor  # (1, layers, width) what draft heads read there
@@ -168,7 +176,7 @@ class _Verdict(NamedTuple):
 
 def _judge(
     layers: Sequence[int], top: Tensor, log_probs: Tensor, hidden: Tensor, table: Tensor
-) -> _Verdict:
+) -> Verdict:
     """Walk down a tree for as long as its tokens are the most probable ones."""
     rows, own = len(top), top[:, 0]
     tokens, depths, slots = table[:3, :rows]
@@ -183,19 +191,11 @@ def _judge(
     told = torch.cat([own.double(), given.double(), start.double()])
     # One by one: a GPU would have to be sent a list of them.
     features = torch.stack([hidden[:, layer] for layer in layers], dim=1)
-    return _Verdict(told, start, features[end])
+    return Verdict(told, start, features[end])
 
 
-class _Draft(NamedTuple):
-    columns: Tensor  # (5, tokens) the tree
-    table: Tensor  # (4 + rows, rows) what a tick reads it by
-
-
-def _draft(
-    grow: Growing, size: Size, states: Tensor, start: Tensor, ends: Tensor, slots: Tensor
-) -> _Draft:
-    """Draft a tree behind a start, for the cells of some positions."""
-    columns = grow(states, start[:1], ends)
+def _lay_out(size: Size, columns: Tensor, start: Tensor, slots: Tensor) -> Tensor:
+    """What a tick reads a tree by, (4 + slots, slots), the token that it stands behind first."""
     numbers, tokens, above = columns[:3].long()
     places = (above[:, None] == numbers).long().argmax(-1)
     parents = pad(torch.where(above < 0, 0, 1 + places), (1, 0))  # of the first row that itself
@@ -215,7 +215,7 @@ def _draft(
     left = pad(columns[3].exp() >= size.least, (1, 0), value=True)
     table = torch.cat([torch.stack(cells), inside * left[:, None]]) * left
     missing = len(slots) - rows
-    return _Draft(columns, pad(table, (0, missing, 0, missing)))
+    return pad(table, (0, missing, 0, missing))
 
 
 def _table(nodes: Sequence[Node]) -> Tensor:
@@ -225,3 +225,65 @@ def _table(nodes: Sequence[Node]) -> Tensor:
     above = torch.frombuffer(inside, dtype=torch.uint8).view(len(cells), -1)
     rows = [(cell.token, cell.depth, cell.slot, NOBODY) for cell in cells]
     return torch.cat([torch.tensor(rows).T, above])
+
+
+class _Draft(NamedTuple):
+    columns: Tensor  # (5, tokens) the tree
+    table: Tensor  # (4 + rows, rows) what a tick reads it by
+
+
+def _draft(
+    grow: Growing,
+    lay_out: Callable[..., Tensor],
+    states: Tensor,
+    start: Tensor,
+    ends: Tensor,
+    slots: Tensor,
+) -> _Draft:
+    """Draft a tree behind a start, for the cells of some positions."""
+    columns = grow(states, start[:1], ends)
+    return _Draft(columns, lay_out(columns, start, slots))
+
+
+class _Steps(NamedTuple):
+    """What a device does between two ticks, but for the drafting."""
+
+    judge: Callable[..., Verdict]
+    lay_out: Callable[..., Tensor]
+
+
+IN_TORCH = _Steps(_judge, _lay_out)
+
+
+@cache
+def _steps(device: torch.device) -> _Steps:
+    """Those above; on a GPU each as one kernel of our own, if a try gives the same."""
+    ours = kernels("triton_ahead", there=device.type == "cuda")
+    if ours is None:
+        return IN_TORCH
+    steps = _Steps(ours.judge, ours.lay_out)
+    try:
+        _try(steps, device)
+    except Exception as error:  # whatever a card or its Triton cannot do
+        log.warning("trees are judged and laid out in many kernels, the few have failed: %s", error)
+        return IN_TORCH
+    return steps
+
+
+@torch.inference_mode()
+def _try(steps: _Steps, device: torch.device) -> None:
+    """Lay out a small tree and walk down it, and see that both are done as they must be."""
+    tree = [[0, 2, 1, 4], [7, 9, 8, 6], [-1, 0, -1, 2], [-0.1, -0.2, -2.5, -3], [0, 0, 0, 0]]
+    columns = torch.tensor(tree, dtype=torch.float64, device=device)
+    start, slots = torch.tensor([5, 20, 3], device=device), torch.arange(8, 16, device=device)
+    size = Size(4, 3, 0.06)  # the last token is left out
+    tables = [way.lay_out(size, columns, start, slots) for way in (steps, IN_TORCH)]
+    top = torch.tensor([7, 9, 1, 2, 3], device=device)[:, None]
+    log_probs = -torch.arange(50.0, device=device).view(5, 10)
+    hidden = torch.arange(180, device=device).view(5, 4, 9).bfloat16()
+    said = [1, -1], top, log_probs, hidden, tables[1]
+    ours, theirs = (way.judge(*said) for way in (steps, IN_TORCH))
+    for one, other in zip((tables[0], *ours), (tables[1], *theirs), strict=True):
+        apart = float((one - other).abs().max())
+        if not apart < CLOSE:
+            raise ValueError(f"a tree in few kernels is off by {apart:.2g}")

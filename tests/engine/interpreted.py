@@ -2,18 +2,27 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+import triton.language as tl
 from torch.testing import assert_close
+from triton.runtime import interpreter
 
-from engine import draft_tree, torch_layer, triton_drafting, triton_layer
+from engine import ahead, draft_tree, torch_layer, triton_ahead, triton_drafting, triton_layer
 from engine.backend import Reading
 from engine.draft_tree import Size
+from engine.graphs import bucket
 from engine.heads import Heads
 from engine.torch_layer import Norm
 from engine.triton_reading import read
+
+# Triton prepares its language anew for all that a kernel calls, which is half of the time.
+for prepared in (triton_layer._gate, tl.zeros):
+    interpreter._patch_lang(prepared.fn)
+interpreter._patch_lang = lambda fn: SimpleNamespace(restore=lambda: None)
 
 WAYS = (triton_layer, torch_layer)
 
@@ -85,8 +94,61 @@ for width, kept, layers in ((32, 300, 1), (24, 131, 3), (40, 9, 2)):
         assert same_trees(drafting, Size(tokens, depth), states, ends) == tokens
     for size, ends in ((Size(48, 1), some), (Size(16, 2), drafting.kept)):
         assert same_trees(drafting, size, states, ends) == min(kept, 16)
-    draft_tree._try(drafting, triton_drafting.grown)
+draft_tree._try(drafting, triton_drafting.grown)
 states = torch.randn(1, 1, 32)
 assert same_trees(heads(32, 300, 1), Size(48, 4), states, nothing) == 48
 certain = heads(32, 300, 1, sharp=1e6)  # every token is as probable as the one before it
 assert same_trees(certain, Size(12, 4), states, nothing) == 4
+
+BETWEEN = (ahead._Steps(triton_ahead.judge, triton_ahead.lay_out), ahead.IN_TORCH)
+FIRST = 41  # the depth of a table's first row
+NONE = -1  # what a model takes that is in no tree
+
+
+def table_of(tokens: int, left: int) -> torch.Tensor:
+    """The table of a random tree of which so many tokens are left, for a shape it fits in."""
+    drafting, states, size = heads(24, 131, 2), torch.randn(1, 2, 24), Size(tokens, 4)
+    with torch.inference_mode():
+        columns = draft_tree._grown(drafting, size, states, torch.tensor([7]), nothing)
+    assert columns.shape == (5, tokens)
+    if left < tokens:
+        size = size._replace(least=float(columns[3, left - 1 : left + 1].mean().exp()))
+    slots = 1 + torch.randperm(200)[: bucket(1 + tokens)]
+    given = columns, torch.tensor([7, FIRST - 1, 9]), slots
+    ours, theirs = (way.lay_out(size, *given) for way in BETWEEN)
+    assert_close(ours, theirs, rtol=0, atol=0)
+    assert ours[2].count_nonzero() == 1 + left
+    return ours
+
+
+def taken(table: torch.Tensor, rows: int, sure: float) -> torch.Tensor:
+    """What a model takes at each row: as often as it is sure, the first token that follows."""
+    own = torch.full((rows,), NONE)
+    for row in range(rows - 1, 0, -1):
+        above = table[4 + row, :row].nonzero()
+        if len(above) and torch.rand(()) < sure:
+            own[above[-1]] = table[0, row]
+    return own
+
+
+def end_of(table: torch.Tensor, rows: int, sure: float) -> tuple[int, int]:
+    """Where a model's walk down a tree ends: what it takes there, and at which depth."""
+    top = torch.stack([taken(table, rows, sure), torch.randint(300, (rows,))], 1)
+    log_probs, hidden = torch.randn(rows, 300).log_softmax(-1), torch.randn(rows + 2, 5, 24)
+    said = [1, 3, -1], top, log_probs, hidden.bfloat16(), table
+    ours, theirs = (way.judge(*said) for way in BETWEEN)
+    assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
+    own, depth, slot = ours.start.tolist()
+    assert [own, depth, slot] == theirs.start.tolist() == ours.told[2 * rows :].tolist()
+    return own, depth
+
+
+for tokens, left in ((1, 1), (5, 3), (15, 15), (31, 20), (31, 31), (47, 47), (47, 2), (63, 63)):
+    table, rows = table_of(tokens, left), 1 + tokens  # there may be more columns
+    assert end_of(table, rows, sure=0.0) == (NONE, FIRST)
+    own, depth = end_of(table, rows, sure=1.0)
+    assert own == NONE and depth > FIRST
+    for sure in (0.3, 0.6, 0.9):
+        end_of(table, rows, sure)
+    end_of(table[: 4 + rows, :rows], rows, sure=0.8)  # as the host makes one
+ahead._try(BETWEEN[0], torch.device("cpu"))

@@ -1,12 +1,17 @@
 """Rounds that a GPU goes on with by itself: the same texts, the same story, and nothing left."""
 
 import gc
+import logging
 import math
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import torch
 
-from engine import draft_tree
+from engine import ahead, draft_tree
 from engine import pool as pools
 from engine.ahead import Ahead
 from engine.heads import Heads
@@ -25,6 +30,7 @@ HEADS: dict[str, tuple[Model, Heads]] = {
     "nearly right": (forgetful(0.05), knowing(forgetful(0.05))),
     "clueless": (forgetful(), clueless(forgetful(), depth=4, kept=100)),
 }
+STEPS = ahead.IN_TORCH._asdict()
 SIZES: list[dict[str, Any]] = [
     {"medusa_tokens": 1},
     {"medusa_tokens": 20},
@@ -178,3 +184,62 @@ def test_where_there_is_no_room_it_waits_for_the_host(
     gone.clear()
     assert medusa(made("noisy", positions=95), SIZES[1]).text == expected
     assert any(gone) and not all(gone)
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """What stands in for kernels of our own, as if they could be made."""
+    ours = SimpleNamespace(**{name: Mock(wraps=step) for name, step in STEPS.items()})
+    monkeypatch.setattr(ahead, "kernels", lambda name, there: ours)
+    ahead._steps.cache_clear()
+    yield ours
+    ahead._steps.cache_clear()
+
+
+def test_kernels_that_agree_go_on_with_every_round(
+    kernels: SimpleNamespace, gone: list[bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    medusa(made("noisy"), SIZES[1])
+    assert not caplog.records
+    for step in STEPS:
+        assert getattr(kernels, step).call_count > len(gone) > 1  # once they were tried
+
+
+@pytest.mark.parametrize("wrong", ["fails", "is wrong"])
+@pytest.mark.parametrize("step", STEPS)
+def test_kernels_that_do_not_agree_are_left_and_the_log_says_why_once(
+    step: str,
+    wrong: str,
+    kernels: SimpleNamespace,
+    gone: list[bool],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(*given: Any) -> Any:
+        if wrong == "fails":
+            raise RuntimeError("an old card")
+        right = STEPS[step](*given)
+        return right._replace(told=right.told + 1) if step == "judge" else right + 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ahead, "kernels", lambda name, there: None)
+        expected = story(medusa(made("noisy"), SIZES[1]))
+    ahead._steps.cache_clear()
+    setattr(kernels, step, Mock(side_effect=broken))
+    with caplog.at_level(logging.WARNING):
+        traces = [medusa(made("noisy"), SIZES[1]) for _ in range(2)]
+    assert [story(trace) for trace in traces] == [expected] * 2 and all(gone)
+    assert getattr(kernels, step).call_count == 1
+    why = {"fails": "an old card", "is wrong": "a tree in few kernels is off by 1"}[wrong]
+    assert [record.message for record in caplog.records] == [
+        f"trees are judged and laid out in many kernels, the few have failed: {why}"
+    ]
+
+
+def test_only_a_gpu_has_such_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Mock(return_value=None)
+    monkeypatch.setattr(ahead, "kernels", asked)
+    ahead._steps.cache_clear()
+    for device, there in (("cpu", False), ("mps", False), ("cuda:0", True)):
+        assert ahead._steps(torch.device(device)) is ahead.IN_TORCH
+        asked.assert_called_with("triton_ahead", there=there)
+    ahead._steps.cache_clear()
