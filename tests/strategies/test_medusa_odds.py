@@ -18,7 +18,7 @@ from strategies._speculation import Proposal, Verdict
 from strategies.medusa import Params, medusa
 from tests.strategies import test_speculative_odds as odds
 
-WALK = _speculation._walk
+WALK = _speculation.walk
 SAMPLED = {"do_sample": True, "medusa_tokens": 6}
 LENGTH = 4
 
@@ -89,6 +89,6 @@ def close_from_the_place_before(own: list[int], proposal: Proposal) -> Verdict:
 def test_a_wrong_walk_is_found_with_a_twentieth_of_the_draws(
     wrong: Callable[..., Verdict], target: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_speculation, "_walk", wrong)
+    monkeypatch.setattr(_speculation, "walk", wrong)
     counts = drawn(target, "heads", odds.DRAWS // 20)
     assert odds.p_value(counts, target) < odds.ALARM / 1e6
