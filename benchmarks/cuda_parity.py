@@ -24,7 +24,6 @@ import engine.pool  # before torch: it decides how torch's threads wait
 from benchmarks.compare import PROMPT, SEED, SIX, generate
 from benchmarks.random_model import random_model
 from engine.ahead import Ahead
-from engine.draft_tree import TreeDrafter
 from engine.fusing import Fused
 from engine.heads import Heads
 from engine.model import Model
@@ -108,9 +107,8 @@ def drafting(model: Model) -> None:
     output: Any = model.module.get_output_embeddings()  # type: ignore[no-untyped-call]  # transformers has no types here
     weight, kept = output.weight.detach(), torch.arange(8192, device=model.device)
     heads = Heads(weight, weight, kept, inner=64, depth=4, layers=[10, -1]).to(model.device)
-    trees = TreeDrafter(heads.requires_grad_(False))
-    lab, gone, drafted = Playground(model, heads=heads), list[bool](), Ahead.drafted
-    lab._drafts._trees = trees
+    lab = Playground(model, heads=heads.requires_grad_(False))
+    graphs, gone, drafted = lab._drafts._trees.graphs, list[bool](), Ahead.drafted
 
     def watched(self: Ahead, *args: Any) -> Any:
         there = drafted(self, *args)
@@ -125,7 +123,7 @@ def drafting(model: Model) -> None:
         what = f"{size} drafted tokens a round"
         check(f"{what}: tokens of greedy", tokens_of([trace]) == tokens_of([greedy]))
     check("rounds of drafts went ahead", bool(gone) and all(gone))
-    check("rounds of drafts were recorded", trees.graphs.count > 0 and trees.graphs._tries > 0)
+    check("rounds of drafts were recorded", graphs.count > 0 and graphs._tries > 0)
 
 
 def threads(lab: Playground) -> None:

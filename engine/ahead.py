@@ -8,7 +8,6 @@ know what is made of a round: who does not agree with where the GPU went lets th
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Generator, Hashable, Sequence
 from functools import cache, partial
@@ -18,19 +17,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.backend import Reading, Unnamed
-from engine.blocks import kernels
+from engine.backend import Reading, Unnamed, after_layers
 from engine.draft_tree import Growing, Size, Tree, tree_of
 from engine.errors import PlaygroundError
 from engine.graphs import ROWS, bucket
+from engine.kernels import kernels, tried
 from engine.node import Node
-from engine.pool import Pool
+from engine.pool import Pool, above_and_inside
 from engine.question import Question, answered
 from engine.run import Run
 from engine.slots import NOBODY
-from engine.trie import lineage
-
-log = logging.getLogger(__name__)
 
 START = 3  # numbers: the token that a tree stands behind, depth and position of the cell before
 CLOSE = 1e-3  # how far probabilities may be off where kernels of our own are tried
@@ -189,9 +185,7 @@ def _judge(
     start = torch.cat([own[end], depths[end], slots[end]])
     given = log_probs[parents, tokens].exp()
     told = torch.cat([own.double(), given.double(), start.double()])
-    # One by one: a GPU would have to be sent a list of them.
-    features = torch.stack([hidden[:, layer] for layer in layers], dim=1)
-    return Verdict(told, start, features[end])
+    return Verdict(told, start, after_layers(hidden, layers)[end])
 
 
 def _lay_out(size: Size, columns: Tensor, start: Tensor, slots: Tensor) -> Tensor:
@@ -221,10 +215,9 @@ def _lay_out(size: Size, columns: Tensor, start: Tensor, slots: Tensor) -> Tenso
 def _table(nodes: Sequence[Node]) -> Tensor:
     """The same of nodes that the host knows."""
     cells = [node.cell for node in nodes]
-    _, inside = lineage(cells)
-    above = torch.frombuffer(inside, dtype=torch.uint8).view(len(cells), -1)
+    _, inside = above_and_inside(cells)
     rows = [(cell.token, cell.depth, cell.slot, NOBODY) for cell in cells]
-    return torch.cat([torch.tensor(rows).T, above])
+    return torch.cat([torch.tensor(rows).T, inside])
 
 
 class _Draft(NamedTuple):
@@ -261,13 +254,8 @@ def _steps(device: torch.device) -> _Steps:
     ours = kernels("triton_ahead", there=device.type == "cuda")
     if ours is None:
         return IN_TORCH
-    steps = _Steps(ours.judge, ours.lay_out)
-    try:
-        _try(steps, device)
-    except Exception as error:  # whatever a card or its Triton cannot do
-        log.warning("trees are judged and laid out in many kernels, the few have failed: %s", error)
-        return IN_TORCH
-    return steps
+    few = _Steps(ours.judge, ours.lay_out)
+    return tried(few, IN_TORCH, partial(_try, device=device), "trees are judged and laid out")
 
 
 @torch.inference_mode()

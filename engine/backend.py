@@ -120,6 +120,12 @@ def parts(places: Sequence[Place], *names: str) -> list[Tensor]:
     ]
 
 
+def after_layers(hidden: Tensor, layers: Sequence[int]) -> Tensor:
+    """Of hidden states, (places, 1 + layers, width), those after some layers; -1 is the last."""
+    # One by one: a GPU would have to be sent a list of them.
+    return torch.stack([hidden[:, layer] for layer in layers], dim=1)
+
+
 def most(scores: Tensor, count: int = TOP) -> Tensor:
     """The tokens with the highest scores in each row, (rows, count), highest first."""
     rows, size = scores.shape

@@ -9,7 +9,6 @@ was. Knows transformers' layers of that kind. Refuses to know ticks and strategi
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -23,19 +22,11 @@ from transformers.cache_utils import Cache
 from engine.attention import BOOLEAN_MASKS
 from engine.backend import Reading
 from engine.graphs import recordable
+from engine.kernels import kernels
 from engine.linear import family_of
 from engine.pool_layer import Kernels, Plan, PoolLayer
 
 log = logging.getLogger(__name__)
-
-
-def kernels(name: str, *, there: bool = True) -> Any:
-    """A module of kernels; None where there is nothing to run them, nor Triton to make them."""
-    # By name: whoever takes this file elsewhere, as a recipe for transformers does, leaves them.
-    try:
-        return importlib.import_module(f"engine.{name}") if there else None
-    except ImportError:
-        return None
 
 
 _gpu = torch.cuda.is_available()

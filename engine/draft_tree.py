@@ -8,7 +8,6 @@ tree needs. Knows the heads. Refuses to know how a tree is judged.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable, Collection
@@ -18,11 +17,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.blocks import kernels
 from engine.graphs import Graphs
 from engine.heads import Heads
-
-log = logging.getLogger(__name__)
+from engine.kernels import kernels, tried
 
 # From the states at a token, the token and those that end a text, (some,), to the tree's columns.
 Growing = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -105,12 +102,8 @@ def _way(heads: Heads) -> Callable[..., Tensor]:
     ours = kernels("triton_drafting", there=known)
     if ours is None:
         return _grown
-    try:
-        _try(heads, ours.grown)
-    except Exception as error:  # whatever a card or its Triton cannot do
-        log.warning("drafts are made in many kernels, the few have failed: %s", error)
-        return _grown
-    return ours.grown  # type: ignore[no-any-return]  # a module of kernels has no types
+    few: Callable[..., Tensor] = ours.grown
+    return tried(few, _grown, partial(_try, heads), "drafts are made")
 
 
 @torch.inference_mode()

@@ -31,6 +31,7 @@ from engine.measure import (
     picked_by_row,
     rows_of,
 )
+from engine.question import Question
 
 ROWS = 64  # most rows whose measuring is recorded: it keeps a copy of what it reads
 RECORDINGS = 8  # kept for the same reason
@@ -86,9 +87,8 @@ class Measuring:
                 asked = self._graphs.play(work, shape, *inputs)
             else:
                 asked = work(*(tensor.to(device) for tensor in inputs))
-            told = asked.numbers.to("cpu", non_blocking=True)
-            there = torch.cuda.current_stream().record_event() if ready is not None else None
-        answer, answers = _Answer(told, there), dict[int, Callable[[], Numbers]]()
+            answer = _Answer(Question(asked.numbers))
+        answers: dict[int, Callable[[], Numbers]] = {}
         for table, parts in zip(tables, asked.parts, strict=True):
             starts = accumulate((len(requests[at].places) for at in table.requests), initial=0)
             for at, start in zip(table.requests, starts, strict=False):
@@ -132,27 +132,20 @@ class _Asked(NamedTuple):
 class _Answer:
     """What was asked of a device, once it is there."""
 
-    def __init__(self, told: Tensor, there: Any) -> None:
-        self._told = told
-        self._there = there  # the event that says so
+    def __init__(self, question: Question) -> None:
+        self._question = question
 
     # As lists: to look at one more tensor takes as long as to look at a hundred numbers.
 
     @cached_property
     def numbers(self) -> list[float]:
         """All there are."""
-        return list(self._awaited.tolist())
+        return list(self._question().tolist())
 
     @cached_property
     def probs(self) -> list[float]:
         """The same as if all were log-probabilities: what probabilities they stand for."""
-        return list(self._awaited.float().exp().tolist())
-
-    @cached_property
-    def _awaited(self) -> Tensor:
-        if self._there is not None:
-            self._there.synchronize()
-        return self._told
+        return list(self._question().float().exp().tolist())
 
 
 def _device(requests: Sequence[Request]) -> torch.device:

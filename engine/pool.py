@@ -179,9 +179,8 @@ class Pool:
     def _lineage(self, cells: Sequence[Cell]) -> tuple[list[int], Tensor]:
         """What the rows of new cells are made of: the row of somebody's position, and which of the
         cells are added, (cells, cells)."""
-        above, inside = lineage(cells)
-        added = torch.frombuffer(inside, dtype=torch.uint8).view(len(cells), -1)
-        return [cell.slot or NOBODY for cell in above], added
+        above, inside = above_and_inside(cells)
+        return [cell.slot or NOBODY for cell in above], inside
 
     def _tick(
         self, cells: Sequence[Cell], keep: Sequence[int], early: PreTrainedModel | None
@@ -274,3 +273,10 @@ class Pool:
             layer.grow()
         rows = widened(self._ancestors, capacity, dim=0)
         self._ancestors = widened(rows, capacity, dim=1)
+
+
+def above_and_inside(cells: Sequence[Cell]) -> tuple[list[Cell], Tensor]:
+    """Of each cell, parents before children, the last ancestor that is none of them, and which of
+    them are above it or the same, (cells, cells)."""
+    above, inside = lineage(cells)
+    return above, torch.frombuffer(inside, dtype=torch.uint8).view(len(cells), -1)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.backend import TOP, parts
+from engine.backend import TOP, after_layers, parts
 from engine.draft import Draft
 from engine.draft_tree import TreeDrafter
 from engine.drawing import drawn
@@ -195,8 +195,7 @@ class Run:
         """The model's hidden states at each node after some of its layers: (nodes, layers, width);
         -1 is the last one."""
         [hidden] = parts([node.place for node in nodes], "hidden")
-        # One by one: a GPU would have to be sent a list of them.
-        return torch.stack([hidden[:, layer] for layer in layers], dim=1)
+        return after_layers(hidden, layers)
 
     def states(self, node: Node) -> Tensor:
         """The last hidden state at every token of the text down to a node: (length, width)."""
