@@ -136,13 +136,12 @@ class Ahead:
             shape: Hashable = (_judge, *(given.shape for given in said))
             judged: Verdict = heads.graphs.play(partial(steps.judge, heads.layers), shape, *said)
             since = _Moment(device)
-            behind = judged.features, judged.start, self._ends, torch.tensor(slots)
+            behind = *judged, self._ends, torch.tensor(slots)
             shape = (_draft, size, *(given.shape for given in behind))
             work = partial(_draft, heads.growing(size), partial(steps.lay_out, size))
             drafted: _Draft = heads.graphs.play(work, shape, *behind)
             until = _Moment(device)
-            told = Question(torch.cat([judged.told, drafted.columns.flatten()]))
-            return _Going(cells, drafted.table.clone(), told, (since, until))
+            return _Going(cells, drafted.table.clone(), Question(drafted.told), (since, until))
 
 
 class _Moment:
@@ -221,21 +220,23 @@ def _table(nodes: Sequence[Node]) -> Tensor:
 
 
 class _Draft(NamedTuple):
-    columns: Tensor  # (5, tokens) the tree
+    told: Tensor  # what was judged before, and the tree's columns, (5, tokens)
     table: Tensor  # (4 + rows, rows) what a tick reads it by
 
 
 def _draft(
     grow: Growing,
     lay_out: Callable[..., Tensor],
-    states: Tensor,
+    told: Tensor,
     start: Tensor,
+    states: Tensor,
     ends: Tensor,
     slots: Tensor,
 ) -> _Draft:
     """Draft a tree behind a start, for the cells of some positions."""
     columns = grow(states, start[:1], ends)
-    return _Draft(columns, lay_out(columns, start, slots))
+    told = torch.cat([told, columns.flatten()])
+    return _Draft(told, lay_out(columns, start, slots))
 
 
 class _Steps(NamedTuple):

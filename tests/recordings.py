@@ -16,12 +16,20 @@ from engine.graphs import Graphs
 
 
 class _Taped:
-    """Stands in for a CUDA graph: the work is done again, into the result of the first time."""
+    """Stands in for a CUDA graph: the work is done again, into the result of the first time.
 
-    def __init__(self, work: Callable[..., Any], read: Sequence[Tensor], result: Any) -> None:
-        self._work, self._read, self._result = work, read, result
+    Recordings share memory: to play one may write over what the others gave, and here does.
+    """
+
+    def __init__(
+        self, among: Graphs[Any], work: Callable[..., Any], read: Sequence[Tensor], result: Any
+    ) -> None:
+        self._among, self._work, self._read, self._result = among, work, read, result
 
     def replay(self) -> None:
+        for other in self._among._recordings.values():
+            for place in tensors(other.result):
+                place.fill_(-1)
         again = tensors(self._work(*self._read))
         for place, new in zip(tensors(self._result), again, strict=True):
             place.copy_(new)
@@ -44,7 +52,7 @@ def _record(
 ) -> Any:
     read = [given.clone() for given in inputs]
     result = work(*read)
-    self._recordings[shape] = graphs._Recording(_Taped(work, read, result), read, result)
+    self._recordings[shape] = graphs._Recording(_Taped(self, work, read, result), read, result)
     return self._recordings[shape]
 
 
