@@ -110,16 +110,20 @@ def parsed() -> argparse.Namespace:
 
 
 def offered(lab: Playground, further: dict[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Plain decoding and every drafter that is there."""
-    ways: dict[str, tuple[str, dict[str, Any]]] = {PLAIN: (PLAIN, {})}
+    """Plain decoding and every drafter that is there, with those of some settings that it has."""
+    drafters = ["prompt_lookup", "early_exit"]
     if lab.defaults("speculative")["assistant_model"]:
-        ways["speculative"] = ("speculative", further)
+        drafters.append("speculative")
     if "medusa" in strategies.registered() and trained.heads(lab.model) is not None:
-        ways["medusa"] = ("medusa", {})
-    ways["prompt_lookup"] = ("prompt_lookup", {})
-    ways["early_exit"] = ("early_exit", {"num_assistant_tokens": 4, **further})
+        drafters.append("medusa")
     if is_intact(STORIES15M.home):
-        ways["universal_speculative"] = ("universal_speculative", further)
+        drafters.append("universal_speculative")
+    own: dict[str, dict[str, Any]] = {"early_exit": {"num_assistant_tokens": 4}}
+    ways: dict[str, tuple[str, dict[str, Any]]] = {PLAIN: (PLAIN, {})}
+    for name in drafters:
+        known = lab.defaults(name)
+        chosen = {key: value for key, value in further.items() if key in known}
+        ways[name] = (name, {**own.get(name, {}), **chosen})
     return ways
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from engine.backend import Reading, Unnamed, after_layers
-from engine.draft_tree import Growing, Size, Tree, tree_of
+from engine.draft_tree import Size, Tree, TreeDrafter, tree_of
 from engine.errors import PlaygroundError
 from engine.graphs import ROWS, bucket
 from engine.kernels import kernels, tried
@@ -44,7 +44,7 @@ class Drafted(NamedTuple):
 
     tree: Tree
     nodes: list[Node]  # before it, and behind each of its tokens
-    ms: float  # that the draft heads took
+    ms: float  # that it took the draft heads, and to judge the tree before
 
 
 class _Going(NamedTuple):
@@ -53,7 +53,7 @@ class _Going(NamedTuple):
     cells: Unnamed  # that it reads
     table: Tensor  # what it reads them by
     told: Question  # how that came about
-    drafting: tuple[_Moment, _Moment]  # from when until when
+    drafting: tuple[_Moment, _Moment]  # from when until when, with the judging before it
 
 
 class Ahead:
@@ -127,21 +127,20 @@ class Ahead:
         return Drafted(tree, nodes, until.ms_since(since))
 
     def _launched(self, reading: Reading, rows: int, table: Tensor, cells: Unnamed) -> _Going:
-        """Have the tree in some rows judged, and the next one drafted for some cells."""
+        """Have the tree in some rows judged, and the next one drafted for some cells, as one
+        recording."""
         heads, size, device = self._heads, self._size, reading.logits.device
-        steps = _steps(device)
         slots = [*cells.slots, *[NOBODY] * (bucket(len(cells.slots)) - len(cells.slots))]
+        self._ends = self._ends.to(device)
+        said = reading.top_tokens[:rows], reading.log_probs[:rows], reading.hidden[:rows], table
+        inputs = *said, self._ends, torch.tensor(slots)
+        work = partial(_gone, _steps(device), heads, size)
+        shape: Hashable = (_gone, size, *(given.shape for given in inputs))
         with heads.lock:
-            said = reading.top_tokens[:rows], reading.log_probs[:rows], reading.hidden, table
-            shape: Hashable = (_judge, *(given.shape for given in said))
-            judged: Verdict = heads.graphs.play(partial(steps.judge, heads.layers), shape, *said)
             since = _Moment(device)
-            behind = *judged, self._ends, torch.tensor(slots)
-            shape = (_draft, size, *(given.shape for given in behind))
-            work = partial(_draft, heads.growing(size), partial(steps.lay_out, size))
-            drafted: _Draft = heads.graphs.play(work, shape, *behind)
+            gone: _Gone = heads.graphs.play(work, shape, *inputs)
             until = _Moment(device)
-            return _Going(cells, drafted.table.clone(), Question(drafted.told), (since, until))
+            return _Going(cells, gone.table.clone(), Question(gone.told), (since, until))
 
 
 class _Moment:
@@ -219,26 +218,6 @@ def _table(nodes: Sequence[Node]) -> Tensor:
     return torch.cat([torch.tensor(rows).T, inside])
 
 
-class _Draft(NamedTuple):
-    told: Tensor  # what was judged before, and the tree's columns, (5, tokens)
-    table: Tensor  # (4 + rows, rows) what a tick reads it by
-
-
-def _draft(
-    grow: Growing,
-    lay_out: Callable[..., Tensor],
-    told: Tensor,
-    start: Tensor,
-    states: Tensor,
-    ends: Tensor,
-    slots: Tensor,
-) -> _Draft:
-    """Draft a tree behind a start, for the cells of some positions."""
-    columns = grow(states, start[:1], ends)
-    told = torch.cat([told, columns.flatten()])
-    return _Draft(told, lay_out(columns, start, slots))
-
-
 class _Steps(NamedTuple):
     """What a device does between two ticks, but for the drafting."""
 
@@ -247,6 +226,29 @@ class _Steps(NamedTuple):
 
 
 IN_TORCH = _Steps(_judge, _lay_out)
+
+
+class _Gone(NamedTuple):
+    told: Tensor  # how a tree was judged, and the columns of the next one, (5, tokens)
+    table: Tensor  # (4 + rows, rows) what a tick reads that by
+
+
+def _gone(
+    steps: _Steps,
+    heads: TreeDrafter,
+    size: Size,
+    top: Tensor,
+    log_probs: Tensor,
+    hidden: Tensor,
+    table: Tensor,
+    ends: Tensor,
+    slots: Tensor,
+) -> _Gone:
+    """Judge a tree, and draft the one behind it for the cells of some positions."""
+    judged = steps.judge(heads.layers, top, log_probs, hidden, table)
+    columns = heads.growing(size)(judged.features, judged.start[:1], ends)
+    told = torch.cat([judged.told, columns.flatten()])
+    return _Gone(told, steps.lay_out(size, columns, judged.start, slots))
 
 
 @cache
