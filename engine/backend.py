@@ -58,7 +58,7 @@ class Reading:
         best = self.log_probs.gather(-1, self.top_tokens)
         return Question(torch.stack([self.top_tokens.double(), best.double()]))
 
-    def rows(self, at: slice | Tensor) -> Reading:
+    def rows(self, at: Tensor) -> Reading:
         """What was said at some of the places."""
         return Reading(*(part[at] for part in self._parts()))
 
@@ -109,15 +109,22 @@ def gather(places: Sequence[Place]) -> Reading:
 
 def parts(places: Sequence[Place], *names: str) -> list[Tensor]:
     """Some parts of that reading: to take each one takes a while, and who decides needs few."""
-    first, start = places[0].reading, places[0].row
+    first = places[0].reading
     if all(place.reading is first for place in places):
-        rows, end = [place.row for place in places], start + len(places)
-        as_they_lie = rows == list(range(start, end))  # there is nothing to copy
-        at = slice(start, end) if as_they_lie else torch.tensor(rows, device=first.logits.device)
+        at = index([place.row for place in places])
+        if not isinstance(at, slice):
+            at = torch.tensor(at, device=first.logits.device)
         return [getattr(first, name)[at] for name in names]
     return [
         torch.stack([getattr(place.reading, name)[place.row] for place in places]) for name in names
     ]
+
+
+def index(rows: list[int]) -> Any:
+    """What finds some rows of a tensor: where they lie one after the other, there is nothing to
+    copy."""
+    start, end = rows[0], rows[0] + len(rows)
+    return slice(start, end) if rows == list(range(start, end)) else rows
 
 
 def after_layers(hidden: Tensor, layers: Sequence[int]) -> Tensor:

@@ -17,7 +17,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from engine.backend import Reading
 from engine.fusing import ALONE, Fused
 
 log = logging.getLogger(__name__)
@@ -149,10 +148,3 @@ def _copy(given: Sequence[Tensor], read: Sequence[Tensor]) -> None:
 def bucket(size: int, least: int = 1) -> int:
     """The size of the shape a size is filled up to, so that shapes repeat: a power of two."""
     return max(least, 1 << (size - 1).bit_length())
-
-
-def copied(reading: Reading, rows: Tensor | slice) -> Reading:
-    """Some rows of a reading, in memory of their own: the next tick writes over a recording's."""
-
-    own = reading.rows(rows)
-    return own.copy() if isinstance(rows, slice) else own

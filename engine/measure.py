@@ -22,11 +22,16 @@ Picks = Sequence[tuple[int, int]]  # (row, token)
 
 class Told(NamedTuple):
     """The tokens to tell of in one row; of each the model's own number, then one after each
-    stage."""
+    stage, all in one list."""
 
     tokens: list[int]  # the picked, the model's best, the best in the end
-    log_probs: list[list[float]]  # (picked, 1 + stages)
-    probs: list[list[float]]  # (tokens, 1 + stages)
+    log_probs: list[float]  # (picked × 1 + stages)
+    probs: list[float]  # (tokens × 1 + stages)
+
+    @property
+    def each(self) -> int:
+        """How many numbers a token has."""
+        return len(self.probs) // len(self.tokens)
 
 
 class Numbers(NamedTuple):
@@ -116,7 +121,7 @@ def _by_row(picks: Picks, width: int, tokens: Tensor, log_probs: Tensor) -> dict
     rows = rows_of(picks)
     read = log_probs[rows]
     of_each = (tokens[rows], read[:, :width], read.exp())
-    told = map(Told, *(numbers.tolist() for numbers in of_each))
+    told = map(Told, *(numbers.flatten(1).tolist() for numbers in of_each))
     return dict(zip(rows, told, strict=True))
 
 

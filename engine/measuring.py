@@ -34,7 +34,8 @@ from engine.measure import (
 from engine.question import Question
 
 ROWS = 64  # most rows whose measuring is recorded: it keeps a copy of what it reads
-RECORDINGS = 8  # kept for the same reason
+RECORDINGS = 16  # kept for the same reason
+SEVERAL = 8  # what more than one is filled up to: a shape that is new takes longer than to fill it
 
 _PARTS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a reading
 
@@ -117,9 +118,9 @@ class _Part(NamedTuple):
         start = self.start + at * self.width
         return numbers[start : start + self.width]
 
-    def every(self, numbers: list[float]) -> list[list[float]]:
-        """All of them."""
-        return [self.row(numbers, at) for at in range(self.rows)]
+    def every(self, numbers: list[float], some: slice = slice(None)) -> list[list[float]]:
+        """All of them, or some."""
+        return [self.row(numbers, at) for at in range(self.rows)[some]]
 
 
 class _Asked(NamedTuple):
@@ -159,18 +160,24 @@ def _tables(requests: Sequence[Request], picked: Sequence[list[list[int]]]) -> t
     tables = []
     for stages, members in alike.items():
         rows = [row for at in members for row in picked[at]]
-        # Filled up, so that shapes repeat; but stages have as many rows as they have.
-        count, width = len(rows) if stages else bucket(len(rows)), bucket(max(map(len, rows)))
+        # Stages have as many rows as they have.
+        count, width = len(rows) if stages else _filled(len(rows)), _filled(max(map(len, rows)))
         tables.append(_Table(stages, tuple(members), count, width))
     return tuple(tables)
 
 
+def _filled(count: int) -> int:
+    """A size that others are filled up to as well, so that shapes repeat."""
+    return count if count == 1 else bucket(count, least=SEVERAL)
+
+
 def _spans(requests: Sequence[Request]) -> dict[Reading, range]:
-    """Of each reading the rows that are asked about, and those between: they need no copy."""
+    """Of each reading all rows, where they are few: which ones are asked about changes with every
+    tick. Of a large one those asked about, and those between."""
     spans: dict[Reading, range] = {}
     for place in (place for request in requests for place in request.places):
-        reading, row = place.reading, place.row
-        span = spans.get(reading, range(row, row + 1))
+        reading, row, every = place.reading, place.row, range(len(place.reading.logits))
+        span = spans.get(reading, every if len(every) <= ROWS else range(row, row + 1))
         spans[reading] = range(min(span.start, row), max(span.stop, row + 1))
     return spans
 
@@ -202,11 +209,11 @@ def _inputs(
     requests: Sequence[Request], tables: Sequence[_Table], spans: Mapping[Reading, range]
 ) -> list[Tensor]:
     """What a device works on: parts of readings, then the stages of each table."""
-    read = [
-        getattr(reading, name)[span.start : span.stop]
-        for reading, span in spans.items()
-        for name in _PARTS
-    ]
+    read = []
+    for reading, span in spans.items():
+        parts = [getattr(reading, name) for name in _PARTS]
+        whole = len(span) == len(reading.logits)
+        read += parts if whole else [part[span.start : span.stop] for part in parts]
     stages = [
         requests[at].stages[stage]
         for table in tables
@@ -254,7 +261,7 @@ def _numbers(answer: _Answer, parts: Sequence[_Part], start: int, request: Reque
         kept=[],
         lowest=[],
         given=[],
-        ranks=_ranked(request.picks, told, higher.every(answer.numbers)[own]),
+        ranks=_ranked(request.picks, told, higher.every(answer.numbers, own)),
     )
     if not of_stages:
         return numbers
@@ -273,12 +280,7 @@ def _told(answer: _Answer, tokens: _Part, log_probs: _Part, picked: int, row: in
     """What one row has, the first so many of its tokens being those picked."""
     each = log_probs.width // tokens.width  # numbers of a token
     own, probs = log_probs.row(answer.numbers, row), log_probs.row(answer.probs, row)
-    ids = list(map(int, tokens.row(answer.numbers, row)))
-    return Told(ids, _cut(own[: picked * each], each), _cut(probs, each))
-
-
-def _cut(numbers: list[float], size: int) -> list[list[float]]:
-    return [numbers[at : at + size] for at in range(0, len(numbers), size)]
+    return Told(list(map(int, tokens.row(answer.numbers, row))), own[: picked * each], probs)
 
 
 def _ranked(picks: Picks, told: dict[int, Told], higher: list[list[float]]) -> list[int]:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from operator import attrgetter
+from typing import Any, overload
 
 import torch
 from torch import Tensor
 
 from engine.backend import Place, Reading
-from engine.measure import Numbers, Request
+from engine.measure import Numbers, Request, Told
 from engine.measuring import Measuring
 from engine.tokens import Speller
-from engine.trace import Candidate, Distribution, Token
+from engine.trace import Candidate, Distribution
 
 GREEN_LIST = "watermark"  # the stage of WatermarkLogitsProcessor; SynthID's has another name
 
@@ -40,6 +42,44 @@ class Observed:
     raw: float
     final: float | None
     rank: int
+
+
+class _Candidates(Sequence[Candidate]):
+    """Candidates that are made when they are first looked at: of most steps nobody looks at them,
+    and to make them takes longer than all else there is to tell of a step."""
+
+    def __init__(self, make: Callable[[], tuple[Candidate, ...]]) -> None:
+        self._make = make
+
+    def _all(self) -> tuple[Candidate, ...]:
+        made = self._make()
+        self._make = lambda: made
+        return made
+
+    @overload
+    def __getitem__(self, at: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Candidate, ...]: ...
+    def __getitem__(self, at: int | slice) -> Candidate | tuple[Candidate, ...]:
+        return self._all()[at]
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return iter(self._all())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._all() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+    def __reduce__(self) -> tuple[Any, ...]:  # elsewhere they are there
+        return tuple, (self._all(),)
 
 
 def observe(
@@ -66,7 +106,7 @@ def observed(
     cutoffs = _cutoffs(numbers)
     distributions = {
         row: Distribution(
-            candidates=_candidates(told.tokens, told.probs, numbers.last, speller),
+            candidates=_Candidates(partial(_candidates, told, numbers.last, speller)),
             processors=names,
             raw_entropy=_round(numbers.raw_entropy[row]),
             final_entropy=_round(numbers.final_entropy[row]),
@@ -79,11 +119,11 @@ def observed(
     }
     seen = []
     for (row, token), rank in zip(picks, numbers.ranks, strict=True):
-        told = numbers.told[row]
-        of_token = told.log_probs[told.tokens.index(token)]
-        cut = of_token[-1] == -math.inf
-        used = None if cut else round(of_token[-1], 6)
-        seen.append(Observed(distributions[row], round(of_token[0], 6), used, rank))
+        told, each = numbers.told[row], numbers.told[row].each
+        at = told.tokens.index(token) * each
+        first, last = told.log_probs[at], told.log_probs[at + each - 1]
+        used = None if last == -math.inf else round(last, 6)
+        seen.append(Observed(distributions[row], round(first, 6), used, rank))
     return seen
 
 
@@ -126,32 +166,21 @@ def _setting(kind: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def _candidates(
-    ids: Sequence[int], probs: Sequence[list[float]], after: int, speller: Speller
-) -> tuple[Candidate, ...]:
+def _candidates(told: Told, after: int, speller: Speller) -> tuple[Candidate, ...]:
     """The candidates, those most probable in the end first, then those most probable at first."""
     # The last tokens are the most probable ones after the processors. Where fewer are left, there
     # are some among them that were cut and never mattered.
-    mattered = len(ids) - after
-    by_token: dict[int, tuple[float, ...]] = {}
-    for place, id in enumerate(ids):
-        if id not in by_token and (place < mattered or probs[place][-1] > 0.0):
-            by_token[id] = tuple(map(_probability, probs[place]))
-    ordered = sorted(by_token.items(), key=_by_final_then_raw)
-    return tuple([_candidate(speller.token(id), of_token) for id, of_token in ordered])
+    mattered, each = len(told.tokens) - after, told.each
+    found: dict[int, Candidate] = {}
+    for place, id in enumerate(told.tokens):
+        of_token = told.probs[place * each : (place + 1) * each]
+        if id not in found and (place < mattered or of_token[-1] > 0.0):
+            own = tuple(map(_probability, of_token))
+            found[id] = Candidate(speller.token(id), own[0], own[1:], own[-1])
+    return tuple(sorted(found.values(), key=_by_final_then_raw, reverse=True))
 
 
-def _by_final_then_raw(item: tuple[int, tuple[float, ...]]) -> tuple[float, float]:
-    of_token = item[1]
-    return -of_token[-1], -of_token[0]
-
-
-def _candidate(token: Token, of_token: tuple[float, ...]) -> Candidate:
-    # A frozen dataclass sets its fields one by one, by a way around itself: for a hundred of them a
-    # tick that was a third of all telling.
-    made = object.__new__(Candidate)
-    made.__dict__.update(token=token, raw=of_token[0], stages=of_token[1:], final=of_token[-1])
-    return made
+_by_final_then_raw = attrgetter("final", "raw")
 
 
 def _probability(value: float) -> float:

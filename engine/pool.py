@@ -21,7 +21,7 @@ from engine.attention import BOOLEAN_MASKS
 from engine.backend import Place, Reading, Unnamed
 from engine.blocks import quicken, read
 from engine.fusing import TRACING, Fused
-from engine.graphs import ROWS, Graphs, bucket, copied, recordable
+from engine.graphs import ROWS, Graphs, bucket, recordable
 from engine.pool_layer import CAPACITY, Kernels, Plan, PoolLayer, widened
 from engine.slots import NOBODY, Slots
 from engine.trie import Cell, lineage, top, up_to
@@ -134,8 +134,10 @@ class Pool:
         for cell in cells:
             cell.whole = True
         keep = [at for at, cell in enumerate(cells) if cell in wanted]
+        # In memory of their own: the next tick writes over a recording's. All of them with what
+        # fills them up, so that the shapes of what is read off them repeat.
         every = len(keep) == len(cells)
-        own = copied(reading, slice(len(keep)) if every else self._on_device(keep))
+        own = reading.copy() if every else reading.rows(self._on_device(keep))
         return {cells[at]: Place(own, row) for row, at in enumerate(keep)}
 
     @property
@@ -153,7 +155,7 @@ class Pool:
         assert self._graphs is not None, "only recorded ticks go on by themselves"
         self._plan.visible = self._visible()
         reading = self._graphs.play(self._step, (table.shape[1], self._plan.visible), table)
-        cells.reading = copied(reading, slice(len(cells.slots)))
+        cells.reading = reading.copy()
 
     def _step(self, inputs: Tensor) -> Reading:
         """A tick's work on the device, (4 + queries, queries) in: the same kernels whatever the

@@ -14,10 +14,11 @@ back; it refuses to draw itself and never holds a vocabulary row.
 from __future__ import annotations
 
 import math
+from collections import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # The last thing that happened to a step.
 EVENTS = (
@@ -42,9 +43,11 @@ class Token:
     text: str
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One token a distribution could have given, and its probability at every stage."""
+class Candidate(NamedTuple):
+    """One token a distribution could have given, and its probability at every stage.
+
+    A tuple, as there are many: a dataclass takes longer to make.
+    """
 
     token: Token
     raw: float  # as the model gave it
@@ -65,7 +68,7 @@ class Distribution:
     variance of the model's surprisal, in square nats. Traces of version 1 have none of the three.
     """
 
-    candidates: tuple[Candidate, ...]
+    candidates: abc.Sequence[Candidate]  # as long as nobody looks at them they may not be made yet
     processors: tuple[str, ...]
     raw_entropy: float
     final_entropy: float

@@ -15,7 +15,7 @@ from engine import pool as pools
 from engine.backend import Place, Reading
 from engine.fusing import ALONE
 from engine.graphs import Graphs, bucket
-from engine.measure import Request, in_turn
+from engine.measure import Request, Told, in_turn
 from engine.measuring import Measuring
 from engine.plain import Plain
 from engine.pool import Pool
@@ -174,9 +174,15 @@ def test_a_gpu_is_asked_for_the_numbers_a_cpu_reads_one_by_one(stages: int) -> N
     assert at_once.told.keys() == one_by_one.told.keys() == {0, 2}
     for row, theirs in one_by_one.told.items():
         ours = at_once.told[row]
-        probs = dict(zip(ours.tokens, ours.probs, strict=True))
-        for token, numbers in zip(theirs.tokens, theirs.probs, strict=True):
+        assert ours.each == theirs.each == 1 + stages
+        probs = of_each(ours, ours.probs)
+        for token, numbers in of_each(theirs, theirs.probs).items():
             assert probs[token] == pytest.approx(numbers, rel=1e-4)
-        log_probs = dict(zip(ours.tokens, ours.log_probs, strict=False))
-        for token, numbers in zip(theirs.tokens, theirs.log_probs, strict=False):
+        log_probs = of_each(ours, ours.log_probs)
+        for token, numbers in of_each(theirs, theirs.log_probs).items():
             assert log_probs[token] == pytest.approx(numbers, abs=1e-5)
+
+
+def of_each(told: Told, numbers: list[float]) -> dict[int, tuple[float, ...]]:
+    """The numbers of each token, as far as there are any."""
+    return dict(zip(told.tokens, zip(*[iter(numbers)] * told.each, strict=True), strict=False))

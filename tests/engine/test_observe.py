@@ -1,5 +1,6 @@
 """What a trace tells of each distribution, against the same numbers worked out directly."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from transformers import (
     WatermarkLogitsProcessor,
 )
 
+from engine import observe
 from engine.backend import Reading
-from engine.trace import Step, Trace
+from engine.trace import Candidate, Step, Trace
 from playground import Playground
 from tests.tiny import SIZE, tiny
 
@@ -161,3 +163,29 @@ def test_code_of_ones_own_has_green_tokens_too() -> None:
     flags = [step.notes["green"] for step in ours.steps]
     assert [step.notes["green"] for step in own.steps] == flags
     assert True in flags and False in flags
+
+
+def test_candidates_are_made_when_they_are_looked_at_and_are_a_tuple_to_everyone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[int] = []
+
+    def watched(*told: Any) -> tuple[Candidate, ...]:
+        made.append(1)
+        return candidates(*told)
+
+    candidates = observe._candidates
+    monkeypatch.setattr(observe, "_candidates", watched)
+    [trace] = Playground(tiny("llama")).compare("a b", [("sample", {"top_k": 5})], max_new_tokens=3)
+    assert not made
+    first, *_ = (step.distribution for step in trace.steps)
+    assert first is not None
+    whole = tuple(first.candidates)
+    assert made == [1] and len(first.candidates) == len(whole)
+    assert first.candidates == whole and whole == first.candidates != whole[1:]
+    assert first.candidates[0] == whole[0] and first.candidates[1:3] == whole[1:3]
+    assert hash(first.candidates) == hash(whole) and repr(first.candidates) == repr(whole)
+    again = pickle.loads(pickle.dumps(first))
+    assert again == first and type(again.candidates) is tuple
+    assert made == [1]
+    assert Trace.from_json(trace.to_json()) == trace

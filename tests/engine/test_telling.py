@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 from engine import telling
+from engine.measuring import Measuring
 from engine.pace import Pace
 from engine.trace import Trace
 from playground import Playground
+from tests.recordings import as_on_a_gpu
 from tests.tiny import tiny
 
 CHOICES = [
@@ -111,3 +113,22 @@ def test_a_stopped_run_has_told_all_it_decided(ahead: None) -> None:
     )
     for trace in [update.trace for update in updates if update.trace]:
         assert trace.stop.rule == "cancelled" and len(trace.sequences[0].token_ids) == 4
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        ["greedy", ("beam_search", {"num_beams": 5}), ("contrastive_search", {"top_k": 4})],
+        [("diverse_beam_search", {"num_beams": 6, "num_beam_groups": 3})],
+        [("sample", {"top_k": 20}), ("sample", {"top_p": 0.9}), ("beam_search", {"num_beams": 3})],
+    ],
+)
+def test_what_is_measured_comes_in_few_shapes(runs: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(Measuring, "measured", Measuring.at_once)
+    lab = Playground(tiny("llama"))
+    traces = lab.compare("a few words", runs, max_new_tokens=40)
+    assert not any(trace.error for trace in traces)
+    graphs = lab._readers.trie.measuring._graphs
+    # One at the start, one when a text ends, and two or three between.
+    assert graphs and len(graphs._met) <= 10
