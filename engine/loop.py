@@ -64,7 +64,10 @@ def stream(
             ahead, ready = None, None
             if any(run.teller.waits for run, _ in runs):
                 ready = runs[0][0].teller.ready()
+                if len(lives) > 1:  # to tell of several takes longer than the tick: that can wait
+                    _ask(lives, ready)
                 ahead = _evaluated(lives)
+            _ask(lives, ready)
             _tell(lives, ready)
             yield from _news(lives)
             if not any(live.asks for live in lives):
@@ -141,6 +144,9 @@ def _resume(answers: Mapping[_Live, Any]) -> None:
         for live, answer in answers.items():
             _go_on(live, answer)
         answers = {live: None for live in answers if live.question}
+        for live in answers:
+            if live.question:
+                live.question.begin()
 
 
 def _go_on(live: _Live, answer: Any) -> None:
@@ -162,10 +168,14 @@ def _go_on(live: _Live, answer: Any) -> None:
     live.run.recorder.settle(waited=live.waited)
 
 
-def _tell(lives: Sequence[_Live], ready: Any) -> None:
-    """Have everyone tell what waits to be told; the device is asked for all of it at once."""
+def _ask(lives: Sequence[_Live], ready: Any) -> None:
+    """Ask the device for all that waits to be told."""
     with suppress(Exception):  # who it fails for is found when each tells alone
         ask_for_all([live.run.teller for live in lives], ready)
+
+
+def _tell(lives: Sequence[_Live], ready: Any) -> None:
+    """Have everyone tell what waits to be told."""
     for live in lives:
         with _alone(live):
             live.run.teller.tell(ready)

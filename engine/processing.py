@@ -7,9 +7,8 @@ to know whose processors they are and what is chosen afterwards.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,9 +16,9 @@ from transformers import LogitsProcessor
 from transformers.generation import logits_process as theirs
 
 from engine.drawing import clocks, first_to_ring
+from engine.draws import Drawn, Draws, in_turn, key, named
 from engine.graphs import Graphs
 from engine.observe import Stage, processor_name
-from engine.question import Question
 
 # What these make of a row depends on nothing but the row: to have the text on the device as well
 # takes longer, the longer the text is.
@@ -56,7 +55,7 @@ class Processing:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._graphs: Graphs[Tensor] | None = None
-        self._draws: Graphs[_Drawn] | None = None
+        self.draws = Draws()
 
     def __call__(
         self,
@@ -77,45 +76,22 @@ class Processing:
         scores: Tensor,
         beams: int,
         generator: torch.Generator,
-    ) -> tuple[list[Stage], Question]:
+    ) -> Drawn:
         """The same, and tokens drawn from what is left of each row, (rows, 1)."""
         if _records(processors, scores):
-            return self.recorded_draw(processors, scores, clocks(scores, generator))
+            return self.draws.add(processors, scores, clocks(scores, generator))
         stages = self(processors, texts, scores, beams)
         left = stages[-1].scores if stages else scores
         probs = left.softmax(-1)
-        return stages, Question(first_to_ring(probs, clocks(probs, generator), 1))
+        return Drawn(stages, first_to_ring(probs, clocks(probs, generator), 1))
 
     def recorded(self, processors: Sequence[LogitsProcessor], scores: Tensor) -> list[Stage]:
         """The same of processors that look at scores alone, with one launch for all of them."""
         with self._lock:
             self._graphs = self._graphs or Graphs(scores.device)
-            shape = (scores.shape, *(_key(processor) for processor in processors))
-            after = self._graphs.play(partial(_in_turn, processors), shape, scores).clone()
-        return _named(processors, after)
-
-    def recorded_draw(
-        self, processors: Sequence[LogitsProcessor], scores: Tensor, clocks: Tensor
-    ) -> tuple[list[Stage], Question]:
-        """The same with what is drawn in one launch as well, and one question to the device."""
-        with self._lock:
-            self._draws = self._draws or Graphs(scores.device)
-            shape = (scores.shape, *(_key(processor) for processor in processors))
-            play = self._draws.play
-            after, tokens = play(partial(_in_turn_and_drawn, processors), shape, scores, clocks)
-            return _named(processors, after.clone()), Question(tokens)
-
-
-class _Drawn(NamedTuple):
-    """What each processor left, and what was drawn in the end."""
-
-    stages: Tensor  # (processors, rows, vocab)
-    tokens: Tensor  # (rows, 1)
-
-
-def _named(processors: Sequence[LogitsProcessor], after: Tensor) -> list[Stage]:
-    names = map(processor_name, processors)
-    return [Stage(name, own) for name, own in zip(names, after.unbind(), strict=True)]
+            shape = (scores.shape, *map(key, processors))
+            after = self._graphs.play(partial(in_turn, processors), shape, scores).clone()
+        return named(processors, after)
 
 
 def _records(processors: Sequence[LogitsProcessor], scores: Tensor) -> bool:
@@ -124,31 +100,8 @@ def _records(processors: Sequence[LogitsProcessor], scores: Tensor) -> bool:
 
 def _recordable(processors: Sequence[LogitsProcessor]) -> bool:
     return bool(processors) and all(
-        type(processor) in _RECORDED
-        and all(isinstance(value, int | float) for value in vars(processor).values())
-        for processor in processors
+        type(processor) in _RECORDED and key(processor) is not None for processor in processors
     )
-
-
-def _key(processor: LogitsProcessor) -> Hashable:
-    return (type(processor), *sorted(vars(processor).items()))
-
-
-def _in_turn(processors: Sequence[LogitsProcessor], scores: Tensor) -> Tensor:
-    """What each processor leaves: (processors, rows, vocab)."""
-    nothing = torch.empty(len(scores), 0, dtype=torch.long, device=scores.device)
-    stages = []
-    for processor in processors:
-        scores = processor(nothing, scores)
-        stages.append(scores)
-    return torch.stack(stages)
-
-
-def _in_turn_and_drawn(
-    processors: Sequence[LogitsProcessor], scores: Tensor, clocks: Tensor
-) -> _Drawn:
-    stages = _in_turn(processors, scores)
-    return _Drawn(stages, first_to_ring(stages[-1].softmax(-1), clocks, 1))
 
 
 def processed(

@@ -27,10 +27,15 @@ class Question:
         """Whether there is anything to wait for."""
         return self._there is not None
 
+    def begin(self) -> None:
+        """Have the device work it out, now that everyone has asked: some wait for others to be
+        worked out with."""
+
     def __call__(self) -> Tensor:
         """The answer."""
         if self._there is not None:
             self._there.synchronize()
+            self._there = None  # several may have asked
         return self._told
 
 

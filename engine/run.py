@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.backend import TOP, after_layers, parts
+from engine.backend import TOP, after_layers, index, parts
 from engine.draft import Draft
 from engine.draft_tree import TreeDrafter
 from engine.drawing import drawn
@@ -151,7 +151,7 @@ class Run:
         if not self.teller.waits or self._processors or count > TOP or len(readings) > 1:
             return None
         told = yield from answered(readings.pop().best)
-        tokens, log_probs = told[:, [node.place.row for node in nodes], :count]
+        tokens, log_probs = told[:, index([node.place.row for node in nodes]), :count]
         return tokens.long(), log_probs.float()
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
@@ -163,10 +163,10 @@ class Run:
         places, calls = [node.place for node in nodes], self._model_calls()
         texts, beams = [node.text for node in nodes], self.config.num_beams
         processing, given = self._source.reader.processing, self.logits(nodes)
-        stages, asked = processing.drawn(self._processors, texts, given, beams, self.generator)
+        asked = processing.drawn(self._processors, texts, given, beams, self.generator)
         self.recorder.charge(self._model_calls() - calls, 0)
-        self._seen = _Seen(nodes, Scores(places, given, stages))
         tokens = yield from answered(asked)
+        self._seen = _Seen(nodes, Scores(places, given, asked.stages))
         return list(self._possible(tokens).flatten().tolist())
 
     def _possible(self, tokens: Tensor) -> Tensor:

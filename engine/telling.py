@@ -127,10 +127,12 @@ def _looked_at(
 
 
 def ask_for_all(tellers: Sequence[Teller], ready: Any) -> None:
-    """Have devices read off what several have to tell, in one go and without waiting for it."""
+    """Have devices read off what several have to tell, in one go and without waiting for it;
+    what was asked for before is left alone."""
     waiting: dict[Measuring, list[_Untold]] = defaultdict(list)
     for teller in tellers:
-        waiting[teller._measuring] += teller._untold
+        asked = [untold for untold in teller._untold if untold.numbers is None]
+        waiting[teller._measuring] += asked
     for measuring, untold in waiting.items():
         if untold:
             answers = measuring.measured([each.request for each in untold], ready)

@@ -55,9 +55,11 @@ def contrastive_search(run: Run, params: Params) -> Decoding:
         children = yield [(node, token) for token in candidates]
 
         ahead = run.features(children, [-1])[:, 0]  # (candidates, width)
-        weighing = ahead, context.visible, context.length, probs
+        # What the host knows goes to the device in one piece.
+        known = torch.cat([torch.tensor([context.length]).double(), probs.double()])
+        weighing = ahead, context.visible, known
         numbers = yield from run.ask(_weighed, *weighing, alpha=params.penalty_alpha)
-        likeness = numbers[:, NUMBERS:][:, : int(context.length)]
+        likeness = numbers[:, NUMBERS:][:, : context.length]
         best = int(numbers[:, SCORE].argmax())
 
         picks = _picks(node, candidates, best, numbers[:, :NUMBERS])
@@ -78,24 +80,24 @@ class _Context:
     """The last hidden state at every token of a text that grows, with room for more."""
 
     def __init__(self, states: Tensor) -> None:
-        self.length = torch.tensor(len(states))
+        self.length = len(states)
         self._states = states
 
     @property
     def visible(self) -> Tensor:
         """The states, (length, width); for a GPU with some room behind, so that shapes repeat."""
-        length = int(self.length)
-        room = bucket(length, ROOM) if self._states.device.type == "cuda" else length
+        room = self.length
+        if self._states.device.type == "cuda":
+            room = bucket(room, ROOM)
         self._make(room)
         return self._states[:room]
 
     def add(self, state: Tensor) -> None:
         """One more."""
-        length = int(self.length)
-        if length == len(self._states):
-            self._make(bucket(length + 1, ROOM))
-        self._states[length] = state
-        self.length = self.length + 1
+        if self.length == len(self._states):
+            self._make(bucket(self.length + 1, ROOM))
+        self._states[self.length] = state
+        self.length += 1
 
     def _make(self, room: int) -> None:
         if room > len(self._states):
@@ -112,14 +114,14 @@ def _most_probable(scores: Tensor, count: int) -> Tensor:
     return torch.cat([tokens, probs.gather(-1, tokens)]).double()
 
 
-def _weighed(ahead: Tensor, context: Tensor, length: Tensor, probs: Tensor, alpha: float) -> Tensor:
+def _weighed(ahead: Tensor, context: Tensor, known: Tensor, alpha: float) -> Tensor:
     """The numbers of each candidate, then its likeness to every earlier token: float64 holds all of
-    them as they are."""
+    them as they are. Known are the length of the context and the candidates' probabilities."""
+    length, probs = known.to(ahead.device).float().tensor_split([1])
     # The degeneration penalty is the likeness to the most similar earlier token.
     likeness = _unit(ahead) @ _unit(context).T  # (candidates, length)
-    beyond = torch.arange(len(context), device=ahead.device) >= length.to(ahead.device)
+    beyond = torch.arange(len(context), device=ahead.device) >= length
     similarity, earlier = likeness.masked_fill(beyond, -torch.inf).max(-1)
-    probs = probs.to(ahead.device)
     scores = (1 - alpha) * probs - alpha * similarity
     columns = torch.stack([each.double() for each in (probs, similarity, earlier, scores)], dim=1)
     return torch.cat([columns, likeness.double()], dim=1)

@@ -9,6 +9,7 @@ import torch
 from engine import backend, deciding, processing
 from engine.backend import most
 from engine.deciding import Deciding, highest
+from engine.observe import Stage
 from engine.question import Question
 from playground import Playground
 from tests.recordings import as_on_a_gpu
@@ -46,8 +47,13 @@ def test_nobody_waits_for_a_device_before_all_have_asked_it(
             told.append("waited")
             return super().__call__()
 
-    for module in (deciding, processing):
-        monkeypatch.setattr(module, "Question", Slow)
+    class SlowDrawn(Slow):
+        def __init__(self, stages: list[Stage], tokens: torch.Tensor) -> None:
+            super().__init__(tokens)
+            self.stages = stages
+
+    monkeypatch.setattr(deciding, "Question", Slow)
+    monkeypatch.setattr(processing, "Drawn", SlowDrawn)
     traces = lab.compare("a few words", runs, max_new_tokens=6)
     assert [trace.steps for trace in traces] == [trace.steps for trace in expected]
     assert told[:8] == ["asked"] * 4 + ["waited"] * 4

@@ -1,9 +1,11 @@
 """Processors at work: what is recorded on a GPU is what each processor does when it is called."""
 
+import pytest
 import torch
 from transformers.generation import logits_process as theirs
 
 from engine.drawing import clocks
+from engine.observe import Stage
 from engine.processing import Processing, _recordable, processed
 
 WARPERS = [
@@ -32,11 +34,40 @@ def test_what_is_drawn_in_one_launch_is_what_is_drawn_afterwards() -> None:
     scores, processing = torch.randn(3, 500) * 3, Processing()
     ours, theirs_ = (torch.Generator().manual_seed(4) for _ in range(2))
     for _ in range(3):
-        expected, tokens = processing.drawn(WARPERS, [(1,)] * 3, scores, 1, theirs_)
-        stages, drawn = processing.recorded_draw(WARPERS, scores, clocks(scores, ours))
-        assert torch.equal(drawn(), tokens())
-        for own, other in zip(stages, expected, strict=True):
-            assert own.name == other.name and torch.equal(own.scores, other.scores)
+        expected = processing.drawn(WARPERS, [(1,)] * 3, scores, 1, theirs_)
+        drawn = processing.draws.add(WARPERS, scores, clocks(scores, ours))
+        assert torch.equal(drawn(), expected())
+        same(drawn.stages, expected.stages)
+
+
+def test_what_several_want_drawn_is_drawn_together_and_each_gets_his_own() -> None:
+    processing = Processing()
+    ours, theirs_ = (torch.Generator().manual_seed(4) for _ in range(2))
+    wanted = [(WARPERS[:2], 1), (WARPERS[2:3], 3), (WARPERS, 2)]
+    every = [(some, torch.randn(rows, 500) * 3) for some, rows in wanted]
+    drawn = [processing.draws.add(some, scores, clocks(scores, ours)) for some, scores in every]
+    drawn[1].begin()
+    assert not processing.draws.waiting
+    for own, (some, scores) in zip(drawn, every, strict=True):
+        expected = processing.drawn(some, [(1,)] * len(scores), scores, 1, theirs_)
+        assert torch.equal(own(), expected())
+        same(own.stages, expected.stages)
+
+
+def test_a_draw_that_fails_fails_for_all_who_wait_for_it_and_for_nobody_else() -> None:
+    processing, scores = Processing(), torch.randn(1, 500)
+    failing = [
+        processing.draws.add(WARPERS[:4], scores, torch.ones(1, size)) for size in (500, 499)
+    ]
+    for own in failing:
+        with pytest.raises(RuntimeError, match="499"):
+            own()
+    assert int(processing.draws.add(WARPERS[:4], scores, torch.ones(1, 500))()) == scores.argmax()
+
+
+def same(stages: list[Stage], others: list[Stage]) -> None:
+    for own, other in zip(stages, others, strict=True):
+        assert own.name == other.name and torch.equal(own.scores, other.scores)
 
 
 def test_only_processors_that_are_plain_numbers_are_recorded() -> None:

@@ -146,9 +146,9 @@ def test_room_behind_the_text_changes_no_number() -> None:
     torch.manual_seed(0)
     ahead, context, probs = torch.randn(4, 16), torch.randn(30, 16), torch.rand(4)
     wider = torch.cat([context, torch.zeros(34, 16)])
-    length = torch.tensor(30)
-    exact = _weighed(-ahead, context, length, probs, alpha=0.6)
-    roomy = _weighed(-ahead, wider, length, probs, alpha=0.6)
+    known = torch.cat([torch.tensor([30.0]), probs]).double()
+    exact = _weighed(-ahead, context, known, alpha=0.6)
+    roomy = _weighed(-ahead, wider, known, alpha=0.6)
     torch.testing.assert_close(roomy[:, : exact.shape[1]], exact)
 
 
@@ -157,4 +157,4 @@ def test_a_context_has_what_was_added_however_much_that_is() -> None:
     context = _Context(states[:3])
     for state in states[3:]:
         context.add(state)
-    assert torch.equal(context.visible, states) and int(context.length) == 1100
+    assert torch.equal(context.visible, states) and context.length == 1100
