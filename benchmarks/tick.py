@@ -125,7 +125,7 @@ def bare(logits: Tensor, hidden: Tensor | None = None, width: int | None = None)
     nothing = logits.new_empty(len(logits), 0)
     logits = logits.float()
     states = nothing[..., None] if hidden is None else hidden
-    return Reading(logits, nothing, nothing, nothing, nothing, states)
+    return Reading(logits, nothing, nothing, nothing, nothing, nothing, states)
 
 
 class Ticking:

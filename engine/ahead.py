@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Hashable, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from engine.graphs import ROWS, bucket
 from engine.kernels import kernels, tried
 from engine.node import Node
 from engine.pool import Pool, above_and_inside
-from engine.question import Question, answered
+from engine.question import Question, answered, reached
 from engine.run import Run
 from engine.slots import NOBODY
 
@@ -147,15 +147,11 @@ class _Moment:
     """A moment in what a device does."""
 
     def __init__(self, device: torch.device) -> None:
-        self._time = time.perf_counter()
-        self._event: Any = None
-        if device.type == "cuda":
-            self._event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch
-            self._event.record()
+        self._time, self._event = time.perf_counter(), reached(device, timed=True)
 
     def ms_since(self, earlier: _Moment) -> float:
         """How long it took from another one."""
-        if self._event is not None:
+        if self._event and earlier._event:
             return float(earlier._event.elapsed_time(self._event))
         return (self._time - earlier._time) * 1000
 

@@ -35,6 +35,7 @@ class Reading:
     entropy: Tensor  # (places,) nats
     varentropy: Tensor  # (places,) the variance of the surprisal, square nats
     top_tokens: Tensor  # (places, TOP) most probable first
+    best: Tensor  # (places, 2, TOP) the same and their log-probabilities: float64 holds both
     hidden: Tensor  # (places, 1 + layers, width) the embedding, then what each layer made of it
 
     @staticmethod
@@ -48,15 +49,14 @@ class Reading:
             logits = pad(logits, (0, width - logits.shape[-1]), value=-torch.inf)
         log_probs = logits.log_softmax(-1)
         hidden = logits.new_empty(len(logits), 0, 0) if hidden is None else hidden
-        spread = entropy_and_variance(log_probs)
-        return Reading(logits, log_probs, *spread, most(logits), hidden)
+        spread, top = entropy_and_variance(log_probs), most(logits)
+        best = torch.stack([top.double(), log_probs.gather(-1, top).double()], dim=1)
+        return Reading(logits, log_probs, *spread, top, best, hidden)
 
     @cached_property
-    def best(self) -> Question:
-        """The most probable tokens and their log-probabilities, (2, places, TOP), asked for once;
-        float64 holds both as they are."""
-        best = self.log_probs.gather(-1, self.top_tokens)
-        return Question(torch.stack([self.top_tokens.double(), best.double()]))
+    def told_best(self) -> Question:
+        """The best on the host, asked for once by all who want to know."""
+        return Question(self.best)
 
     def rows(self, at: Tensor) -> Reading:
         """What was said at some of the places."""

@@ -231,7 +231,8 @@ def _ask(spans: int, tables: Sequence[_Table], numbers: Tensor, *inputs: Tensor)
     for table in tables:
         rows, picked, later = later.tensor_split([table.rows, table.rows * (1 + table.width)])
         named = {name: part[rows] for name, part in zip(_PARTS, read, strict=True)}
-        reading = Reading(**named, hidden=named["logits"].new_empty(0))
+        nothing = named["logits"].new_empty(0)
+        reading = Reading(**named, best=nothing, hidden=nothing)
         left = [torch.cat(list(islice(stages, len(table.requests)))) for _ in range(table.stages)]
         asked.append(asked_of(picked.view(-1, table.width), reading, *left))
     flat = [part.flatten(1).double() for of_one in asked for part in of_one]

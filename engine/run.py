@@ -150,9 +150,9 @@ class Run:
         readings = {node.place.reading for node in nodes}
         if not self.teller.waits or self._processors or count > TOP or len(readings) > 1:
             return None
-        told = yield from answered(readings.pop().best)
-        tokens, log_probs = told[:, index([node.place.row for node in nodes]), :count]
-        return tokens.long(), log_probs.float()
+        told = yield from answered(readings.pop().told_best)
+        best = told[index([node.place.row for node in nodes]), :, :count]
+        return best[:, 0].long(), best[:, 1].float()
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
         """Draw from probabilities made of the last scores, (…, vocab): (…, count) on the host."""

@@ -20,6 +20,7 @@ from engine.backend import Place
 from engine.measure import Numbers, Request, rows_of
 from engine.measuring import Measuring
 from engine.observe import GREEN_LIST, Stage, green, observed
+from engine.question import reached
 from engine.record import Entry, Recorder
 from engine.tokens import Speller
 
@@ -78,17 +79,12 @@ class Teller:
 
     def mark(self) -> None:
         """What is to be told next is there now, whatever the device is given to do before that."""
-        self._there = self._now()
+        self._there = reached(self._device)
 
     def ready(self) -> Any:
         """The CUDA event, where there is one, after which all that waits to be told is there."""
-        there, self._there = self._there or self._now(), None
+        there, self._there = self._there or reached(self._device), None
         return there
-
-    def _now(self) -> Any:
-        if self._device.type != "cuda":
-            return None
-        return torch.cuda.current_stream(self._device).record_event()
 
     def tell(self, ready: Any = None) -> None:
         """Tell everything that waits; the scores are there after the event ``ready``."""

@@ -83,9 +83,11 @@ def _tell(
 @triton.jit
 def _best(
     logits,
+    log_probs,
     highest,
     spread,
     top,
+    told,  # (rows, 2, TOP) the same and their log-probabilities
     varentropy,
     size,
     blocks,
@@ -109,6 +111,9 @@ def _best(
         x = tl.where((x > value) | ((x == value) & (token <= last)), -float("inf"), x)
         value, last = tl.max(x, 0), block * BLOCK + tl.argmax(x, 0)
         tl.store(top + row * TOP + place, last.to(tl.int64))
+        tl.store(told + row * 2 * TOP + place, last.to(tl.float64))
+        own = tl.load(log_probs + row * size + last).to(tl.float64)
+        tl.store(told + (row * 2 + 1) * TOP + place, own)
         left = tl.max(tl.where(token == last, -float("inf"), x), 0)
         most = tl.where(of_row == block, left, most)
 
@@ -127,15 +132,18 @@ def read(given: Tensor, hidden: Tensor, width: int | None = None) -> Reading:
     sums, spread = logits.new_empty(rows, chunks, 3), logits.new_empty(rows, chunks)
     entropy, varentropy = logits.new_empty(2, rows)
     top = torch.empty(rows, min(TOP, size), dtype=torch.long, device=given.device)
+    told = logits.new_empty(rows, 2, top.shape[1], dtype=torch.float64)
     _look[rows, chunks](given, logits, highest, sums, size, CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8)
     _tell[rows, chunks](
         logits, sums, log_probs, entropy, spread, size, chunks, CHUNK=CHUNK, CHUNKS=many
     )
     _best[(rows,)](
         logits,
+        log_probs,
         highest,
         spread,
         top,
+        told,
         varentropy,
         size,
         blocks,
@@ -146,4 +154,4 @@ def read(given: Tensor, hidden: Tensor, width: int | None = None) -> Reading:
         TOP=top.shape[1],
         num_warps=1,
     )
-    return Reading(logits, log_probs, entropy, varentropy, top, hidden)
+    return Reading(logits, log_probs, entropy, varentropy, top, told, hidden)
