@@ -115,8 +115,10 @@ def _looked_at(
 ) -> tuple[Scores, list[tuple[int, int]]]:
     """Leave out rows in which nothing was picked: a tree has many. Those of stages would have to be
     copied."""
-    rows = sorted(set(rows_of(picks)))
-    if scores.stages or not picks or len(rows) == len(scores.places):
+    if scores.stages or not picks or len(scores.places) == 1:
+        return scores, picks
+    rows = sorted(rows_of(picks))
+    if len(rows) == len(scores.places):
         return scores, picks
     places = [scores.places[row] for row in rows]
     return scores._replace(places=places), [(rows.index(row), token) for row, token in picks]
