@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 _gpu = torch.cuda.is_available()
 torch_layer, triton_layer = kernels("torch_layer"), kernels("triton_layer", there=_gpu)
 _reading = kernels("triton_reading", there=_gpu)
-read: Callable[[Tensor, Tensor, int | None], Reading] = _reading.read if _reading else Reading.of
+read: Callable[[Tensor, Tensor | None, int | None], Reading] = (
+    _reading.read if _reading else Reading.of
+)
 
 CLOSE = {4: 1e-3, 2: 0.03}  # how far a layer may be off, as a share of the largest number
 CHILDREN = ("self_attn", "mlp", "input_layernorm", "post_attention_layernorm")

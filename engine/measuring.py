@@ -35,7 +35,7 @@ from engine.question import Question
 
 ROWS = 64  # most rows whose measuring is recorded: it keeps a copy of what it reads
 RECORDINGS = 16  # kept for the same reason
-SEVERAL = 8  # what more than one is filled up to: a shape that is new takes longer than to fill it
+SEVERAL = 8, 16  # rows, picks: what more than one is filled up to; to record a shape takes longer
 
 _PARTS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a reading
 
@@ -160,15 +160,12 @@ def _tables(requests: Sequence[Request], picked: Sequence[list[list[int]]]) -> t
     tables = []
     for stages, members in alike.items():
         rows = [row for at in members for row in picked[at]]
-        # Stages have as many rows as they have.
-        count, width = len(rows) if stages else _filled(len(rows)), _filled(max(map(len, rows)))
+        count, width = len(rows), max(map(len, rows))
+        if count * width > 1:  # filled up, so that shapes repeat
+            width = bucket(width, SEVERAL[1])
+            count = count if stages else bucket(count, SEVERAL[0])  # stages have those they have
         tables.append(_Table(stages, tuple(members), count, width))
     return tuple(tables)
-
-
-def _filled(count: int) -> int:
-    """A size that others are filled up to as well, so that shapes repeat."""
-    return count if count == 1 else bucket(count, least=SEVERAL)
 
 
 def _spans(requests: Sequence[Request]) -> dict[Reading, range]:

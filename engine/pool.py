@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -94,8 +95,8 @@ class Pool:
         wanted = set(cells)
         # A living cell whose reading is gone is forwarded again, into the position it has.
         queue = up_to(cells, lambda cell: cell.whole if early is None else cell.slot is not None)
-        if self._graphs and early is None and len(queue) <= ROWS:
-            return self._play(self._graphs, queue, wanted)
+        if self._graphs and len(queue) <= ROWS:
+            return self._play(self._graphs, queue, wanted, early)
         self._allocate([cell for cell in queue if cell.slot is None])
         places: dict[Cell, Place] = {}
         for chunk in (queue[at : at + CHUNK] for at in range(0, len(queue), CHUNK)):
@@ -105,7 +106,11 @@ class Pool:
         return places
 
     def _play(
-        self, graphs: Graphs[Reading], cells: Sequence[Cell], wanted: Collection[Cell]
+        self,
+        graphs: Graphs[Reading],
+        cells: Sequence[Cell],
+        wanted: Collection[Cell],
+        early: PreTrainedModel | None,
     ) -> dict[Cell, Place]:
         """Evaluate a few cells as one recorded tick."""
         new = [cell for cell in cells if cell.slot is None]
@@ -121,10 +126,12 @@ class Pool:
         missing = bucket(len(cells)) - len(cells)
         rows += [(0, 0, NOBODY, NOBODY)] * missing
         self._plan.visible = self._visible()
-        shape = (len(rows), self._plan.visible)
+        decoder: Any = early and early.base_model
+        layers = decoder and decoder.config.num_hidden_layers
+        shape = (len(rows), self._plan.visible, layers)
         try:
             given = torch.tensor(rows).T, pad(inside, (0, missing, 0, missing))
-            reading = graphs.play(self._step, shape, torch.cat(given))
+            reading = graphs.play(partial(self._step, early=early), shape, torch.cat(given))
         except BaseException:
             # Nothing is known of them: who asks again starts anew.
             self._slots.release([cell.slot for cell in new if cell.slot is not None])
@@ -132,7 +139,7 @@ class Pool:
                 cell.slot = None
             raise
         for cell in cells:
-            cell.whole = True
+            cell.whole |= early is None
         keep = [at for at, cell in enumerate(cells) if cell in wanted]
         # In memory of their own: the next tick writes over a recording's. All of them with what
         # fills them up, so that the shapes of what is read off them repeat.
@@ -154,10 +161,11 @@ class Pool:
         and says what a tick works on; rows are filled up to a shape that is recorded."""
         assert self._graphs is not None, "only recorded ticks go on by themselves"
         self._plan.visible = self._visible()
-        reading = self._graphs.play(self._step, (table.shape[1], self._plan.visible), table)
+        shape = (table.shape[1], self._plan.visible, None)
+        reading = self._graphs.play(self._step, shape, table)
         cells.reading = reading.copy()
 
-    def _step(self, inputs: Tensor) -> Reading:
+    def _step(self, inputs: Tensor, early: PreTrainedModel | None = None) -> Reading:
         """A tick's work on the device, (4 + queries, queries) in: the same kernels whatever the
         values."""
         (tokens, depths, slots, above), inside = inputs[:4], inputs[4:].bool()
@@ -165,7 +173,7 @@ class Pool:
         rows |= torch.zeros_like(rows).index_copy_(1, slots, inside)
         self._ancestors.index_copy_(0, slots, rows)
         self._plan.slots = slots
-        return self._forward(tokens, depths, slots, None, None)
+        return self._forward(tokens, depths, slots, None, early)
 
     def _allocate(self, cells: Sequence[Cell]) -> None:
         """Give every new cell a position and its row of ancestors; parents come first."""
@@ -224,12 +232,12 @@ class Pool:
         logits = output.logits[0]
         if kept is not None and not selected:
             logits = logits[kept]
-        if early is not None:
-            return Reading.of(logits, width=self._vocabulary)
-        # (queries, 1 + layers, width); layers may live on several devices
-        hidden = torch.stack([state[0].to(logits.device) for state in output.hidden_states], 1)
-        self._keep_states(slots, hidden[:, -1])
-        hidden = hidden if kept is None else hidden[kept]
+        hidden = None
+        if early is None:
+            # (queries, 1 + layers, width); layers may live on several devices
+            hidden = torch.stack([state[0].to(logits.device) for state in output.hidden_states], 1)
+            self._keep_states(slots, hidden[:, -1])
+            hidden = hidden if kept is None else hidden[kept]
         of = read if self._plan.kernels is Kernels.FEW else Reading.of
         return of(logits, hidden, self._vocabulary)
 

@@ -118,7 +118,7 @@ def _best(
         most = tl.where(of_row == block, left, most)
 
 
-def read(given: Tensor, hidden: Tensor, width: int | None = None) -> Reading:
+def read(given: Tensor, hidden: Tensor | None = None, width: int | None = None) -> Reading:
     """Read rows of logits, (places, vocab), cut or filled up to ``width`` tokens."""
     if width is not None and width != given.shape[-1]:
         given = pad(given, (0, width - given.shape[-1]), value=-torch.inf)
@@ -132,6 +132,7 @@ def read(given: Tensor, hidden: Tensor, width: int | None = None) -> Reading:
     sums, spread = logits.new_empty(rows, chunks, 3), logits.new_empty(rows, chunks)
     entropy, varentropy = logits.new_empty(2, rows)
     top = torch.empty(rows, min(TOP, size), dtype=torch.long, device=given.device)
+    hidden = logits.new_empty(rows, 0, 0) if hidden is None else hidden
     told = logits.new_empty(rows, 2, top.shape[1], dtype=torch.float64)
     _look[rows, chunks](given, logits, highest, sums, size, CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8)
     _tell[rows, chunks](

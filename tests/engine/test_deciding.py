@@ -9,6 +9,7 @@ import torch
 from engine import backend, deciding, processing
 from engine.backend import most
 from engine.deciding import Deciding, highest
+from engine.graphs import Graphs
 from engine.observe import Stage
 from engine.question import Question
 from playground import Playground
@@ -92,3 +93,25 @@ def test_the_highest_scores_are_found_by_blocks_as_by_looking_at_all() -> None:
     scores = torch.randn(3, 5 * 49_152 // 3)
     best = [scores.gather(-1, way(scores, 10)) for way in (highest, most)]
     assert torch.equal(*best)
+
+
+def test_first_layers_are_recorded_as_the_whole_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    choices = [("early_exit", {"assistant_early_exit": 1}), ("early_exit", {}), "greedy"]
+
+    def told() -> list[list[Any]]:
+        traces = Playground(tiny("llama")).compare("a few words", choices, max_new_tokens=12)
+        assert [trace.error for trace in traces] == [None] * len(choices)
+        return [[(step.parent, step.token, step.event) for step in trace.steps] for trace in traces]
+
+    expected, shapes = told(), set[Any]()
+    with monkeypatch.context() as patch:
+        as_on_a_gpu(patch)
+        play = Graphs.play
+
+        def watched(self: Graphs[Any], work: Any, shape: Any, *inputs: torch.Tensor) -> Any:
+            shapes.add(shape)
+            return play(self, work, shape, *inputs)
+
+        patch.setattr(Graphs, "play", watched)
+        assert told() == expected
+    assert {shape[2] for shape in shapes if len(shape) == 3} == {None, 1}
