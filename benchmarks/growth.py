@@ -28,7 +28,7 @@ from playground import Playground
 import torch
 
 LENGTHS = (50, 100, 200, 500, 1000, 1500, 2000)
-NEAR = 25  # ticks that one figure is the median of
+NEAR = 50  # ticks that one figure is the median of
 CELLS = 13  # that the six ask for in a tick
 KEPT = 6  # positions that the six keep for each token of theirs
 

@@ -16,7 +16,7 @@ def reached(device: torch.device, *, timed: bool = False) -> torch.Event | None:
     """The event of a GPU having done what it was given up to now; None elsewhere."""
     if device.type != "cuda":
         return None
-    event = torch.Event(device, enable_timing=timed)  # torch.cuda's own takes ten times as long
+    event = torch.Event(device, enable_timing=timed)  # torch.cuda finds the stream in Python
     event.record(torch.accelerator.current_stream(device.index))
     return event
 
@@ -40,9 +40,10 @@ class Question:
 
     def __call__(self) -> Tensor:
         """The answer."""
-        if self._there is not None:
-            self._there.synchronize()
-            self._there = None  # several may have asked
+        there = self._there  # several may ask, on threads of their own
+        if there is not None:
+            there.synchronize()
+            self._there = None
         return self._told
 
 
