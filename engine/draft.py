@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from engine.node import Ask, Node, Source
+from engine.node import Ask, Node, Source, Text
 from engine.respelling import Respelling
 
 
@@ -22,7 +22,7 @@ class Draft:
         self.respelling = Respelling(target.model.tokenizer, source.model.tokenizer)
         self._model = source.model
         # Nothing was said at the top, but texts can go on from there.
-        self._fixed = [Node(root.reader, top, root.place, ()), root]
+        self._fixed = [Node(root.reader, top, root.place, Text()), root]
         self._held: list[Node] = []
 
     def ask(self, text: Sequence[int]) -> Ask:
@@ -49,4 +49,4 @@ class Draft:
 
 
 def _begins(text: Sequence[int], node: Node) -> bool:
-    return node.text == tuple(text[: len(node.text)])
+    return tuple(node.text) == tuple(text[: len(node.text)])

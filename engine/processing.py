@@ -46,7 +46,7 @@ _RECORDED = {
 }
 ROWS = 8  # most rows of which that is kept
 
-Text = tuple[int, ...]
+Text = Sequence[int]
 
 
 class Processing:
@@ -146,4 +146,4 @@ def _alike(
 
 
 def _on(device: torch.device, texts: Sequence[Text]) -> Tensor:
-    return torch.tensor(texts, dtype=torch.long, device=device)
+    return torch.tensor([tuple(text) for text in texts], dtype=torch.long, device=device)

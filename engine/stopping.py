@@ -74,7 +74,7 @@ class StopRules:
             if isinstance(criterion, MaxTimeCriteria):
                 criterion.initial_timestamp += seconds
 
-    def after(self, texts: Sequence[tuple[int, ...]], tokens: Sequence[int]) -> list[Stop | None]:
+    def after(self, texts: Sequence[Sequence[int]], tokens: Sequence[int]) -> list[Stop | None]:
         """For each of some texts of one length and the token behind it, the first rule that ends
         it there."""
         length = len(texts[0]) + 1
