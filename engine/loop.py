@@ -64,7 +64,8 @@ def stream(
             ahead, ready = None, None
             if any(run.teller.waits for run, _ in runs):
                 ready = runs[0][0].teller.ready()
-                if len(lives) > 1:  # to tell of several takes longer than the tick: that can wait
+                # Beside a tick the numbers of several take the device long enough to be waited for.
+                if len(lives) > 1:
                     _ask(lives, ready)
                 ahead = _evaluated(lives)
             _ask(lives, ready)
@@ -143,10 +144,9 @@ def _resume(answers: Mapping[_Live, Any]) -> None:
     while answers:
         for live, answer in answers.items():
             _go_on(live, answer)
+        for question in [live.question for live in answers if live.question]:
+            question.begin()
         answers = {live: None for live in answers if live.question}
-        for live in answers:
-            if live.question:
-                live.question.begin()
 
 
 def _go_on(live: _Live, answer: Any) -> None:

@@ -25,8 +25,8 @@ class Told(NamedTuple):
     stage, all in one list."""
 
     tokens: list[int]  # the picked, the model's best, the best in the end
-    log_probs: list[float]  # (picked × 1 + stages)
-    probs: list[float]  # (tokens × 1 + stages)
+    log_probs: list[float]  # (picked × (1 + stages))
+    probs: list[float]  # (tokens × (1 + stages))
 
     @property
     def each(self) -> int:

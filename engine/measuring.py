@@ -35,7 +35,7 @@ from engine.question import Question
 
 ROWS = 64  # most rows whose measuring is recorded: it keeps a copy of what it reads
 RECORDINGS = 16  # kept for the same reason
-SEVERAL = 8, 16  # rows, picks: what more than one is filled up to; to record a shape takes longer
+SOME_ROWS, SOME_PICKS = 8, 16  # what several are filled up to: to record a shape takes longer
 
 _PARTS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a reading
 
@@ -162,8 +162,8 @@ def _tables(requests: Sequence[Request], picked: Sequence[list[list[int]]]) -> t
         rows = [row for at in members for row in picked[at]]
         count, width = len(rows), max(map(len, rows))
         if count * width > 1:  # filled up, so that shapes repeat
-            width = bucket(width, SEVERAL[1])
-            count = count if stages else bucket(count, SEVERAL[0])  # stages have those they have
+            width = bucket(width, SOME_PICKS)
+            count = count if stages else bucket(count, SOME_ROWS)  # stages have those they have
         tables.append(_Table(stages, tuple(members), count, width))
     return tuple(tables)
 
