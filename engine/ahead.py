@@ -11,13 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Hashable, Sequence
 from functools import cache, partial
+from itertools import accumulate
+from math import prod
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.backend import Reading, Unnamed, after_layers
+from engine.backend import Best, Reading, Unnamed, after_layers
 from engine.draft_tree import Size, Tree, TreeDrafter, tree_of
 from engine.errors import PlaygroundError
 from engine.graphs import ROWS, bucket
@@ -36,7 +38,9 @@ class Judged(NamedTuple):
     """What the model says of a tree of drafts, by its most probable tokens."""
 
     own: list[int]  # the one it takes before the tree, and behind each of its tokens
-    given: list[float]  # the probability of each token of the tree
+    log_probs: list[float]  # of each token of the tree
+    higher: list[int]  # how many others are more probable there
+    best: Best  # and which
 
 
 class Drafted(NamedTuple):
@@ -98,13 +102,19 @@ class Ahead:
             except PlaygroundError:
                 return None
             self._going = going = self._launched(reading, rows, table, cells)
-            self._run.teller.mark()
             pool.evaluate_ahead(cells, going.table)
         told = yield from answered(going.told)
-        own, given, start, columns = told.tensor_split([rows, 2 * rows, 2 * rows + START])
+        count, shape = len(nodes), (rows, *reading.told.shape[1:])
+        ends = accumulate([rows, rows, START, rows, prod(shape)])
+        own, given, start, higher, best, columns = told.tensor_split([*ends])
         tree = tree_of(columns.view(5, -1).tolist(), self._size.least)
         self._next = start.long().tolist(), tree
-        return Judged(own[: len(nodes)].long().tolist(), given[1 : len(nodes)].tolist())
+        return Judged(
+            own[:count].long().tolist(),
+            given[1:count].tolist(),
+            higher[1:count].long().tolist(),
+            Best.of(best.view(shape)[:count]),
+        )
 
     def drafted(self, last: Node, token: int) -> Drafted | None:
         """The tree behind a token that the model took at a node, if the device has gone there."""
@@ -132,8 +142,8 @@ class Ahead:
         heads, size, device = self._heads, self._size, reading.logits.device
         slots = [*cells.slots, *[NOBODY] * (bucket(len(cells.slots)) - len(cells.slots))]
         self._ends = self._ends.to(device)
-        said = reading.top_tokens[:rows], reading.log_probs[:rows], reading.hidden[:rows], table
-        inputs = *said, self._ends, torch.tensor(slots)
+        said = [getattr(reading, name)[:rows] for name in _READ]
+        inputs = *said, table, self._ends, torch.tensor(slots)
         work = partial(_gone, _steps(device), heads, size)
         shape: Hashable = (_gone, size, *(given.shape for given in inputs))
         with heads.lock:
@@ -159,9 +169,10 @@ class _Moment:
 class Verdict(NamedTuple):
     """How far a tree is right, by the model's most probable tokens."""
 
-    told: Tensor  # each row's own token, each row's probability, the start; float64 holds them all
+    told: Tensor  # each row's own token, its log-probability, the start; float64 holds them all
     start: Tensor  # (START,)
     features: Tensor  # (1, layers, width) what draft heads read there
+    parents: Tensor  # (rows,) of the first row that itself
 
 
 def _judge(
@@ -172,14 +183,14 @@ def _judge(
     tokens, depths, slots = table[:3, :rows]
     inside = table[4 : 4 + rows, :rows].bool()  # (rows, rows) who is above whom, or the same
     above = inside & ~torch.eye(rows, dtype=torch.bool, device=inside.device)
-    parents = (above * (1 + depths)).argmax(-1)  # of the first row that itself
+    parents = (above * (1 + depths)).argmax(-1)
     right = own[parents] == tokens
     kept = (right | ~inside)[:, 1:].all(-1)
     end = (kept * (1 + depths)).argmax(-1, keepdim=True)
     start = torch.cat([own[end], depths[end], slots[end]])
-    given = log_probs[parents, tokens].exp()
+    given = log_probs[parents, tokens]
     told = torch.cat([own.double(), given.double(), start.double()])
-    return Verdict(told, start, after_layers(hidden, layers)[end])
+    return Verdict(told, start, after_layers(hidden, layers)[end], parents)
 
 
 def _lay_out(size: Size, columns: Tensor, start: Tensor, slots: Tensor) -> Tensor:
@@ -224,8 +235,11 @@ class _Steps(NamedTuple):
 IN_TORCH = _Steps(_judge, _lay_out)
 
 
+_READ = ("logits", "told", "top_tokens", "log_probs", "hidden")  # of a reading
+
+
 class _Gone(NamedTuple):
-    told: Tensor  # how a tree was judged, and the columns of the next one, (5, tokens)
+    told: Tensor  # how a tree was judged, what else is told of it, the columns of the next one
     table: Tensor  # (4 + rows, rows) what a tick reads that by
 
 
@@ -233,6 +247,8 @@ def _gone(
     steps: _Steps,
     heads: TreeDrafter,
     size: Size,
+    logits: Tensor,
+    told: Tensor,
     top: Tensor,
     log_probs: Tensor,
     hidden: Tensor,
@@ -243,8 +259,10 @@ def _gone(
     """Judge a tree, and draft the one behind it for the cells of some positions."""
     judged = steps.judge(heads.layers, top, log_probs, hidden, table)
     columns = heads.growing(size)(judged.features, judged.start[:1], ends)
-    told = torch.cat([judged.told, columns.flatten()])
-    return _Gone(told, steps.lay_out(size, columns, judged.start, slots))
+    before, tokens = logits[judged.parents], table[0, : len(logits), None]
+    higher = (before > before.gather(1, tokens)).sum(-1)
+    every = torch.cat([judged.told, higher.double(), told.flatten(), columns.flatten()])
+    return _Gone(every, steps.lay_out(size, columns, judged.start, slots))
 
 
 @cache

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -21,6 +21,31 @@ from engine.trie import Cell
 
 BLOCK = 128  # tokens looked at together when the most probable ones are sought
 TOP = 10  # how many candidates a distribution remembers, before and after the processors
+
+
+class Best(NamedTuple):
+    """What the host is told of several places: the most probable tokens, most probable first."""
+
+    tokens: list[list[int]]
+    log_probs: list[list[float]]
+    entropy: list[float]
+    varentropy: list[float]
+
+    @staticmethod
+    def of(told: Tensor) -> Best:
+        """Taken apart: (places, 2, TOP + 1) tokens and log-probabilities, behind them both
+        entropies. float64 holds all of them."""
+        entropy, varentropy = told[:, :, -1].T.tolist()
+        return Best(told[:, 0, :-1].long().tolist(), told[:, 1, :-1].tolist(), entropy, varentropy)
+
+    def rows(self, at: Sequence[int]) -> Best:
+        """The same of some of the places."""
+        return Best(
+            [self.tokens[row] for row in at],
+            [self.log_probs[row] for row in at],
+            [self.entropy[row] for row in at],
+            [self.varentropy[row] for row in at],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +60,7 @@ class Reading:
     entropy: Tensor  # (places,) nats
     varentropy: Tensor  # (places,) the variance of the surprisal, square nats
     top_tokens: Tensor  # (places, TOP) most probable first
-    best: Tensor  # (places, 2, TOP) the same and their log-probabilities: float64 holds both
+    told: Tensor  # (places, 2, TOP + 1) for the host, see `Best`
     hidden: Tensor  # (places, 1 + layers, width) the embedding, then what each layer made of it
 
     @staticmethod
@@ -50,13 +75,19 @@ class Reading:
         log_probs = logits.log_softmax(-1)
         hidden = logits.new_empty(len(logits), 0, 0) if hidden is None else hidden
         spread, top = entropy_and_variance(log_probs), most(logits)
-        best = torch.stack([top.double(), log_probs.gather(-1, top).double()], dim=1)
-        return Reading(logits, log_probs, *spread, top, best, hidden)
+        of_top = torch.stack([top.double(), log_probs.gather(-1, top).double()], dim=1)
+        told = torch.cat([of_top, torch.stack(spread, dim=1).double()[..., None]], dim=-1)
+        return Reading(logits, log_probs, *spread, top, told, hidden)
 
     @cached_property
-    def told_best(self) -> Question:
-        """The best on the host, asked for once by all who want to know."""
-        return Question(self.best)
+    def asked(self) -> Question:
+        """What the host is told, asked for once by all who want to know."""
+        return Question(self.told)
+
+    @cached_property
+    def best(self) -> Best:
+        """That, when it has come."""
+        return Best.of(self.asked())
 
     def rows(self, at: Tensor) -> Reading:
         """What was said at some of the places."""

@@ -139,8 +139,8 @@ def _copy(given: Sequence[Tensor], read: Sequence[Tensor]) -> None:
             places, owns = there.setdefault(own.dtype, ([], []))
             places.append(place)
             owns.append(own)
-        else:  # from memory that stays where it is the device fetches it by itself
-            place.copy_(own.pin_memory(), non_blocking=True)
+        else:  # there is little of it, and the device takes it along at once
+            place.copy_(own, non_blocking=True)
     for places, owns in there.values():  # all of a kind in one launch
         torch._foreach_copy_(places, owns)
 

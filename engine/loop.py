@@ -63,10 +63,8 @@ def stream(
             # Where a GPU computes by itself, it goes on with the next tick while this one is told.
             ahead, ready = None, None
             if any(run.teller.waits for run, _ in runs):
-                ready = runs[0][0].teller.ready()
-                # Beside a tick the numbers of several take the device long enough to be waited for.
-                if len(lives) > 1:
-                    _ask(lives, ready)
+                if any(run.teller.asks for run, _ in runs):
+                    ready = runs[0][0].teller.ready()
                 ahead = _evaluated(lives)
             _ask(lives, ready)
             _tell(lives, ready)

@@ -6,13 +6,14 @@ to know what they are told as, and how a GPU is asked for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from engine.backend import TOP, Place, Reading, entropy, gather, most
+from engine.backend import TOP, Best, Place, Reading, entropy, gather, most
 
 FEW = 64  # where no more tokens than this are left, they are read instead of the whole row
 BEYOND = 1e30  # further from 0 than any log-probability
@@ -24,8 +25,8 @@ class Told(NamedTuple):
     """The tokens to tell of in one row; of each the model's own number, then one after each
     stage, all in one list."""
 
-    tokens: list[int]  # the picked, the model's best, the best in the end
-    log_probs: list[float]  # (picked × (1 + stages))
+    tokens: list[int]  # the picked, the model's best, the best in the end, if not all in this order
+    log_probs: list[float]  # at least of the picked, (picked × (1 + stages))
     probs: list[float]  # (tokens × (1 + stages))
 
     @property
@@ -54,6 +55,45 @@ class Request(NamedTuple):
     places: Sequence[Place]  # where the model said what each row began as
     stages: Sequence[Tensor]  # the scores after each, (rows, vocab)
     picks: Picks
+
+
+class Known(NamedTuple):
+    """What the host was told of some rows when something was decided there: nobody need be asked
+    again."""
+
+    best: Best
+    # Of some (row, token), which may be others: its log-probability, and how many are higher.
+    further: Mapping[tuple[int, int], tuple[float, int]] = MappingProxyType({})
+
+    def has(self, picks: Picks) -> bool:
+        """Whether it is all there is to tell of what was picked."""
+        tokens = self.best.tokens
+        return all(pick in self.further or pick[1] in tokens[pick[0]] for pick in picks)
+
+    def numbers(self, picks: Picks) -> Numbers:
+        """What there is to tell."""
+        best, told, ranks = self.best, dict[int, Told](), list[int]()
+        for row in rows_of(picks):
+            tokens, own = [*best.tokens[row]], [*best.log_probs[row]]
+            for token in (token for at, token in picks if at == row and token not in tokens):
+                tokens.append(token)
+                own.append(self.further[row, token][0])
+            told[row] = Told(tokens, own, torch.tensor(own).exp().tolist())
+        for row, token in picks:
+            tokens = best.tokens[row]
+            higher = tokens.index(token) if token in tokens else self.further[row, token][1]
+            ranks.append(1 + higher)
+        return Numbers(
+            told=told,
+            last=0,
+            raw_entropy=best.entropy,
+            raw_varentropy=best.varentropy,
+            final_entropy=best.entropy,
+            kept=[],
+            lowest=[],
+            given=[],
+            ranks=ranks,
+        )
 
 
 class Final(NamedTuple):

@@ -9,32 +9,31 @@ the numbers are told as.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from engine.backend import TOP, Reading
+from engine.answers import Answer, Part, numbers_of
+from engine.backend import Reading
 from engine.graphs import Graphs, bucket
 from engine.measure import (
     Numbers,
-    Picks,
     Request,
-    Told,
     asked_of,
     in_turn,
     picked_by_row,
-    rows_of,
 )
 from engine.question import Question
 
 ROWS = 64  # most rows whose measuring is recorded: it keeps a copy of what it reads
 RECORDINGS = 16  # kept for the same reason
+MOST = 8  # answers that may be under way: what they are read off is kept
 SOME_ROWS, SOME_PICKS = 8, 16  # what several are filled up to: to record a shape takes longer
 
 _PARTS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a reading
@@ -47,6 +46,7 @@ class Measuring:
         self._lock = threading.Lock()
         self._graphs: Graphs[_Asked] | None = None
         self._stream: Any = None
+        self._read: deque[tuple[Question, Sequence[Request]]] = deque()
 
     def measured(
         self, requests: Sequence[Request], ready: Any = None
@@ -54,10 +54,10 @@ class Measuring:
         """The numbers of some rows, request by request.
 
         A GPU is asked at once, beside what it is busy with: to call an answer waits for it.
-        ``ready`` is the CUDA event after which the rows are there.
+        ``ready`` is the CUDA event after which the rows are there. Answers hold none of the rows.
         """
         if _device(requests).type == "cpu":
-            return [partial(in_turn, request) for request in requests]
+            return [_known(in_turn(request)) for request in requests]
         return self.at_once(requests, ready)
 
     @contextmanager
@@ -88,13 +88,21 @@ class Measuring:
                 asked = self._graphs.play(work, shape, *inputs)
             else:
                 asked = work(*(tensor.to(device) for tensor in inputs))
-            answer = _Answer(Question(asked.numbers))
+            answer = Answer(question := Question(asked.numbers))
+            self._keep(question, requests)
         answers: dict[int, Callable[[], Numbers]] = {}
         for table, parts in zip(tables, asked.parts, strict=True):
             starts = accumulate((len(requests[at].places) for at in table.requests), initial=0)
             for at, start in zip(table.requests, starts, strict=False):
-                answers[at] = partial(_numbers, answer, parts, start, requests[at])
+                rows = range(start, start + len(requests[at].places))
+                answers[at] = partial(numbers_of, answer, parts, rows, requests[at].picks)
         return [answers[at] for at in range(len(requests))]
+
+    def _keep(self, question: Question, requests: Sequence[Request]) -> None:
+        """Keep what the device reads until it has: nobody waits for the answer before."""
+        while self._read and (self._read[0][0].there or len(self._read) == MOST):
+            self._read.popleft()[0]()
+        self._read.append((question, requests))
 
 
 class _Table(NamedTuple):
@@ -106,47 +114,15 @@ class _Table(NamedTuple):
     width: int  # picked tokens of a row, filled up
 
 
-class _Part(NamedTuple):
-    """Where some numbers lie among others, as rows of one width."""
-
-    start: int
-    rows: int
-    width: int
-
-    def row(self, numbers: list[float], at: int) -> list[float]:
-        """One of the rows."""
-        start = self.start + at * self.width
-        return numbers[start : start + self.width]
-
-    def every(self, numbers: list[float], some: slice = slice(None)) -> list[list[float]]:
-        """All of them, or some."""
-        return [self.row(numbers, at) for at in range(self.rows)[some]]
-
-
 class _Asked(NamedTuple):
     """Numbers of several shapes, one after the other: float64 leaves whole numbers whole."""
 
     numbers: Tensor
-    parts: list[list[_Part]]  # of each table
+    parts: list[list[Part]]  # of each table
 
 
-class _Answer:
-    """What was asked of a device, once it is there."""
-
-    def __init__(self, question: Question) -> None:
-        self._question = question
-
-    # As lists: to look at one more tensor takes as long as to look at a hundred numbers.
-
-    @cached_property
-    def numbers(self) -> list[float]:
-        """All there are."""
-        return list(self._question().tolist())
-
-    @cached_property
-    def probs(self) -> list[float]:
-        """The same as if all were log-probabilities: what probabilities they stand for."""
-        return list(self._question().float().exp().tolist())
+def _known(numbers: Numbers) -> Callable[[], Numbers]:
+    return lambda: numbers
 
 
 def _device(requests: Sequence[Request]) -> torch.device:
@@ -229,65 +205,13 @@ def _ask(spans: int, tables: Sequence[_Table], numbers: Tensor, *inputs: Tensor)
         rows, picked, later = later.tensor_split([table.rows, table.rows * (1 + table.width)])
         named = {name: part[rows] for name, part in zip(_PARTS, read, strict=True)}
         nothing = named["logits"].new_empty(0)
-        reading = Reading(**named, best=nothing, hidden=nothing)
+        reading = Reading(**named, told=nothing, hidden=nothing)
         left = [torch.cat(list(islice(stages, len(table.requests)))) for _ in range(table.stages)]
         asked.append(asked_of(picked.view(-1, table.width), reading, *left))
     flat = [part.flatten(1).double() for of_one in asked for part in of_one]
     starts = accumulate((part.numel() for part in flat), initial=0)
-    places = iter([_Part(start, *part.shape) for start, part in zip(starts, flat, strict=False)])
+    places = iter([Part(start, *part.shape) for start, part in zip(starts, flat, strict=False)])
     return _Asked(
         torch.cat([part.flatten() for part in flat]),
         [[next(places) for _ in of_one] for of_one in asked],
     )
-
-
-def _numbers(answer: _Answer, parts: Sequence[_Part], start: int, request: Request) -> Numbers:
-    """The numbers of one request, whose rows begin somewhere in a table."""
-    tokens, log_probs, spread, higher, *of_stages = parts
-    own = slice(start, start + len(request.places))
-    raw_entropy, raw_varentropy = (of_all[own] for of_all in spread.every(answer.numbers))
-    told = {
-        row: _told(answer, tokens, log_probs, higher.width, start + row)
-        for row in rows_of(request.picks)
-    }
-    numbers = Numbers(
-        told=told,
-        last=0,
-        raw_entropy=raw_entropy,
-        raw_varentropy=raw_varentropy,
-        final_entropy=raw_entropy,
-        kept=[],
-        lowest=[],
-        given=[],
-        ranks=_ranked(request.picks, told, higher.every(answer.numbers, own)),
-    )
-    if not of_stages:
-        return numbers
-    alive, lowest, final_entropy = of_stages
-    given, *kept = (list(map(int, left[own])) for left in alive.every(answer.numbers))
-    return numbers._replace(
-        last=min(TOP, request.places[0].reading.logits.shape[-1]),
-        final_entropy=final_entropy.row(answer.numbers, 0)[own],
-        kept=kept,
-        lowest=[of_all[own] for of_all in lowest.every(answer.probs)],
-        given=given,
-    )
-
-
-def _told(answer: _Answer, tokens: _Part, log_probs: _Part, picked: int, row: int) -> Told:
-    """What one row has, the first so many of its tokens being those picked."""
-    each = log_probs.width // tokens.width  # numbers of a token
-    own, probs = log_probs.row(answer.numbers, row), log_probs.row(answer.probs, row)
-    return Told(list(map(int, tokens.row(answer.numbers, row))), own[: picked * each], probs)
-
-
-def _ranked(picks: Picks, told: dict[int, Told], higher: list[list[float]]) -> list[int]:
-    """Each pick's place: among a row's most probable tokens, else behind all that are higher."""
-    columns, ranks = dict.fromkeys(told, 0), []
-    for row, token in picks:  # a row's picks are its first columns, in order
-        width = len(higher[row])
-        best = told[row].tokens[width : width + TOP]
-        behind = best.index(token) if token in best else int(higher[row][columns[row]])
-        ranks.append(1 + behind)
-        columns[row] += 1
-    return ranks

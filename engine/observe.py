@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from operator import attrgetter
-from typing import Any, overload
 
 import torch
 from torch import Tensor
 
 from engine.backend import Place, Reading
+from engine.later import Later
 from engine.measure import Numbers, Request, Told
 from engine.measuring import Measuring
 from engine.tokens import Speller
@@ -44,44 +44,6 @@ class Observed:
     rank: int
 
 
-class _Candidates(Sequence[Candidate]):
-    """Candidates that are made when they are first looked at: of most steps nobody looks at them,
-    and to make them takes longer than all else there is to tell of a step."""
-
-    def __init__(self, make: Callable[[], tuple[Candidate, ...]]) -> None:
-        self._make = make
-
-    def _all(self) -> tuple[Candidate, ...]:
-        made = self._make()
-        self._make = lambda: made
-        return made
-
-    @overload
-    def __getitem__(self, at: int) -> Candidate: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[Candidate, ...]: ...
-    def __getitem__(self, at: int | slice) -> Candidate | tuple[Candidate, ...]:
-        return self._all()[at]
-
-    def __len__(self) -> int:
-        return len(self._all())
-
-    def __iter__(self) -> Iterator[Candidate]:
-        return iter(self._all())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._all() == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self._all())
-
-    def __repr__(self) -> str:
-        return repr(self._all())
-
-    def __reduce__(self) -> tuple[Any, ...]:  # elsewhere they are there
-        return tuple, (self._all(),)
-
-
 def observe(
     reading: Reading,
     stages: Sequence[Stage],
@@ -91,22 +53,23 @@ def observe(
     """What to tell of each picked (row, token), read off the rows they were picked from."""
     places = [Place(reading, row) for row in range(len(reading.logits))]
     [numbers] = Measuring().measured([Request(places, [own.scores for own in stages], picks)])
-    return observed(numbers(), stages, picks, reading.logits.shape[-1], speller)
+    names = [stage.name for stage in stages]
+    return observed(numbers, names, picks, reading.logits.shape[-1], speller)
 
 
 def observed(
-    numbers: Numbers,
-    stages: Sequence[Stage],
+    measured: Callable[[], Numbers],
+    stages: Sequence[str],
     picks: Sequence[tuple[int, int]],
     vocabulary: int,
     speller: Speller,
 ) -> list[Observed]:
-    """The same of rows that have been measured."""
-    names = tuple(stage.name for stage in stages)
+    """The same of rows that have been measured, by the names of their stages."""
+    numbers, names = measured(), tuple(stages)
     cutoffs = _cutoffs(numbers)
     distributions = {
         row: Distribution(
-            candidates=_Candidates(partial(_candidates, told, numbers.last, speller)),
+            candidates=Later(partial(_candidates, told, numbers.last, speller)),
             processors=names,
             raw_entropy=_round(numbers.raw_entropy[row]),
             final_entropy=_round(numbers.final_entropy[row]),

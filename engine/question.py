@@ -26,13 +26,18 @@ class Question:
 
     def __init__(self, asked: Tensor) -> None:
         # Copied right behind the work: a recording writes over its result when it is played again.
-        self._told = asked.to("cpu", non_blocking=True)
+        self._told = asked.to("cpu", non_blocking=True, copy=True)
         self._there = reached(asked.device)
 
     @property
     def open(self) -> bool:
         """Whether there is anything to wait for."""
         return self._there is not None
+
+    @property
+    def there(self) -> bool:
+        """Whether the answer has come."""
+        return self._there is None or self._there.query()
 
     def begin(self) -> None:
         """Have the device work it out, now that everyone has asked: some wait for others to be
@@ -43,6 +48,8 @@ class Question:
         there = self._there  # several may ask, on threads of their own
         if there is not None:
             there.synchronize()
+            # Some keep answers for long, and memory that a device writes to is dear.
+            self._told = self._told.clone()
             self._there = None
         return self._told
 

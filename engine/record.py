@@ -6,10 +6,13 @@ Knows the trace and how tokens are spelled. Refuses to know tensors, models and 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from engine.later import Later
 from engine.observe import Observed
 from engine.tokens import Speller
 from engine.trace import Sequence, Step, Stop, Tick, Token, Trace
@@ -39,6 +42,40 @@ class Entry(NamedTuple):
     notes: Mapping[str, Any]
 
 
+class _Written:
+    """A step that was told of."""
+
+    def __init__(
+        self, entry: Entry, text: str, seen: Callable[[], Observed] | None, speller: Speller
+    ) -> None:
+        self.entry = entry
+        self._text = text
+        self._seen = seen
+        self._speller = speller
+
+    def with_event(self, event: str) -> _Written:
+        """The same once something more has happened to it."""
+        return _Written(self.entry._replace(event=event), self._text, self._seen, self._speller)
+
+    @cached_property
+    def step(self) -> Step:
+        """The step itself."""
+        entry, seen = self.entry, self._seen() if self._seen else None
+        return Step(
+            id=entry.id,
+            parent=entry.parent,
+            tick=entry.tick,
+            token=self._speller.token(entry.token),
+            text=self._text,
+            event=entry.event,
+            raw=seen.raw if seen else None,
+            final=seen.final if seen else None,
+            rank=seen.rank if seen else None,
+            distribution=seen.distribution if seen else None,
+            notes=entry.notes,
+        )
+
+
 class Recorder:
     """The trace of a run while it is being written."""
 
@@ -48,7 +85,7 @@ class Recorder:
         # Nothing stands before the first token: an encoder-decoder's text, from its beginning.
         self._fresh = fresh and not heading.prefix
         self._begun = self._unfinished(heading.prefix)
-        self._steps: list[Step] = []
+        self._steps: list[_Written] = []
         self._at: dict[tuple[int, int | None, int], int] = {}  # (tree, parent step, token) -> step
         self._unspelled: dict[int | None, tuple[int, ...]] = {None: self._begun}
         self._changed: dict[int, None] = {}
@@ -72,26 +109,20 @@ class Recorder:
         self._changed[id] = None
         return Entry(id, parent, len(self._ticks), token, event, notes)
 
-    def write(self, entry: Entry, seen: Observed | None, further: Mapping[str, Any]) -> None:
-        """Tell of a step that was entered, with further notes; in the order they were entered."""
+    def write(
+        self,
+        entry: Entry,
+        seen: Callable[[], Observed] | None = None,
+        further: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Tell of a step that was entered, with further notes; in the order they were entered. What
+        was seen there is asked for when somebody looks at the step."""
         fresh = self._fresh and entry.parent is None
         pending = self._unspelled[entry.parent]
         text, self._unspelled[entry.id] = self._speller.add(pending, entry.token, fresh=fresh)
-        self._put(
-            Step(
-                id=entry.id,
-                parent=entry.parent,
-                tick=entry.tick,
-                token=self._speller.token(entry.token),
-                text=text,
-                event=entry.event,
-                raw=seen.raw if seen else None,
-                final=seen.final if seen else None,
-                rank=seen.rank if seen else None,
-                distribution=seen.distribution if seen else None,
-                notes={**entry.notes, **further},
-            )
-        )
+        if further:
+            entry = entry._replace(notes={**entry.notes, **further})
+        self._put(_Written(entry, text, seen, self._speller))
 
     def step_at(self, parent: int | None, token: int, tree: int = 0) -> int | None:
         """The step told of at a place, if there is one."""
@@ -124,8 +155,8 @@ class Recorder:
         """End with sequences, best first: last step, score, and the rule that ended each."""
         ends = list(ends)
         for tip in (self._steps[tip] for tip, _, _ in ends):
-            if tip.event != "given":
-                self._put(replace(tip, event="returned"))
+            if tip.entry.event != "given":
+                self._put(tip.with_event("returned"))
         self._tips = [tip for tip, _, _ in ends]
         self._ending = (tuple(self._sequence(*end) for end in ends), stop, None)
 
@@ -142,14 +173,14 @@ class Recorder:
     def texts(self) -> list[list[int]]:
         """The new tokens of every text that may be returned: those shown, the leading one first,
         then those that have ended."""
-        ended = (step.id for step in self._steps if step.event == "finished")
-        return [[step.token.id for step in self._path(tip)] for tip in (*self._tips, *ended)]
+        ended = (id for id, step in enumerate(self._steps) if step.entry.event == "finished")
+        return [[entry.token for entry in self._path(tip)] for tip in (*self._tips, *ended)]
 
-    def news(self) -> tuple[tuple[Step, ...], int | None]:
+    def news(self) -> tuple[Later[Step], int | None]:
         """The steps new or changed since the last call, and the last step of the leading text."""
-        changed = tuple(self._steps[id] for id in self._changed)
+        changed = [self._steps[id] for id in self._changed]
         self._changed.clear()
-        return changed, self._tips[0] if self._tips else None
+        return _steps(changed), self._tips[0] if self._tips else None
 
     @property
     def trace(self) -> Trace | None:
@@ -159,19 +190,20 @@ class Recorder:
         sequences, stop, error = self._ending
         return Trace(
             **vars(self._heading),
-            steps=tuple(self._steps),
+            steps=_steps(self._steps.copy()),
             ticks=tuple(self._ticks),
             sequences=sequences,
             stop=stop,
             error=error,
         )
 
-    def _put(self, step: Step) -> None:
-        if step.id == len(self._steps):
+    def _put(self, step: _Written) -> None:
+        id = step.entry.id
+        if id == len(self._steps):
             self._steps.append(step)
         else:
-            self._steps[step.id] = step
-        self._changed[step.id] = None
+            self._steps[id] = step
+        self._changed[id] = None
 
     def _unfinished(self, prefix: Iterable[Token]) -> tuple[int, ...]:
         """The tokens at a prefix's end that wait for the rest of a character."""
@@ -182,11 +214,11 @@ class Recorder:
 
     def _sequence(self, tip: int, score: float | None, stop: Stop) -> Sequence:
         path = self._path(tip)
-        ids = tuple(step.token.id for step in path)
+        ids = tuple(entry.token for entry in path)
         return Sequence(
             token_ids=ids,
             text=self._speller.text((*self._begun, *ids), fresh=self._fresh),
-            steps=tuple(step.id for step in path),
+            steps=tuple(entry.id for entry in path),
             stop=stop,
             score=score,
         )
@@ -194,15 +226,19 @@ class Recorder:
     def _judged(self, tip: int) -> int | None:
         """The last step on the way to this one that is more than a draft."""
         at: int | None = tip
-        while at is not None and self._steps[at].event == "drafted":
-            at = self._steps[at].parent
+        while at is not None and self._steps[at].entry.event == "drafted":
+            at = self._steps[at].entry.parent
         return at
 
-    def _path(self, tip: int) -> list[Step]:
+    def _path(self, tip: int) -> list[Entry]:
         """The steps from the prompt to a step, first token first."""
         path = []
         at: int | None = tip
         while at is not None:
-            path.append(self._steps[at])
+            path.append(self._steps[at].entry)
             at = path[-1].parent
         return path[::-1]
+
+
+def _steps(written: list[_Written]) -> Later[Step]:
+    return Later(lambda: [each.step for each in written], len(written))

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.backend import TOP, after_layers, index, parts
+from engine.backend import TOP, Best, after_layers, parts
 from engine.draft import Draft
 from engine.draft_tree import TreeDrafter
 from engine.drawing import drawn
 from engine.errors import PlaygroundError
+from engine.measure import Known
 from engine.node import Node, Pick, Source
 from engine.observe import Stage
 from engine.prepare import Prepared
@@ -141,18 +142,22 @@ class Run:
         """What some work on scores and the like comes to, on the host: one question to a GPU."""
         return answered(self._source.reader.deciding(work, *inputs, **constants))
 
-    def best(
-        self, nodes: Sequence[Node], count: int
-    ) -> Generator[Question, Tensor, tuple[Tensor, Tensor] | None]:
-        """The most probable tokens after each node and their log-probabilities, (nodes, count)
-        each, where one question to a GPU tells them to all runs: no processor changes them, and
-        all nodes were evaluated together. Else None."""
+    def best(self, nodes: Sequence[Node], count: int) -> Generator[Question, Tensor, Best | None]:
+        """The most probable tokens after each node, at least so many, where one question to a GPU
+        tells them to all runs: no processor changes them, and all nodes were evaluated together.
+        Else None, and one looks at the scores."""
         readings = {node.place.reading for node in nodes}
         if not self.teller.waits or self._processors or count > TOP or len(readings) > 1:
             return None
-        told = yield from answered(readings.pop().told_best)
-        best = told[index([node.place.row for node in nodes]), :, :count]
-        return best[:, 0].long(), best[:, 1].float()
+        reading = readings.pop()
+        yield from answered(reading.asked)
+        best = reading.best.rows([node.place.row for node in nodes])
+        self.know(nodes, Known(best))
+        return best
+
+    def know(self, nodes: Sequence[Node], told: Known) -> None:
+        """Say what the host was told of some nodes, where nobody looked at their scores."""
+        self._seen = _Seen(nodes, Scores([node.place for node in nodes], None, [], told))
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
         """Draw from probabilities made of the last scores, (…, vocab): (…, count) on the host."""
@@ -180,12 +185,13 @@ class Run:
         """Say what the strategy itself made of the last scores at a node, (vocab,): the next
         record at this node tells of it as one more stage."""
         assert self._seen is not None, "scores come before reshape"
-        nodes, (_, given, stages) = self._seen
+        nodes, before = self._seen
+        assert before.given is not None, "what the host was told is no scores"
         row = [other is node for other in nodes].index(True)
         own = slice(row, row + 1)
-        stages = [Stage(stage.name, stage.scores[own]) for stage in stages]
+        stages = [Stage(stage.name, stage.scores[own]) for stage in before.stages]
         stages.append(Stage(name, scores[None]))
-        self._seen = _Seen([node], Scores([node.place], given[own], stages))
+        self._seen = _Seen([node], Scores([node.place], before.given[own], stages))
 
     def logits(self, nodes: Sequence[Node]) -> Tensor:
         """What the model said, before any processor: (nodes, vocab)."""

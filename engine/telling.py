@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.backend import Place
-from engine.measure import Numbers, Request, rows_of
+from engine.later import Later
+from engine.measure import Known, Numbers, Request, rows_of
 from engine.measuring import Measuring
 from engine.observe import GREEN_LIST, Stage, green, observed
 from engine.question import reached
@@ -31,8 +34,19 @@ class Scores(NamedTuple):
     """Scores that a strategy asked for, and how they came about."""
 
     places: Sequence[Place]  # where the model said what they were made of
-    given: Tensor  # (rows, vocab) the model's logits or log-probabilities, as they were asked for
+    given: Tensor | None  # (rows, vocab) the model's logits or log-probabilities, if one looked
     stages: list[Stage]
+    known: Known | None = None  # what the host was told instead
+
+    @property
+    def names(self) -> list[str]:
+        """What the stages are called."""
+        return [stage.name for stage in self.stages]
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+        return self.places[0].reading.logits.shape[-1]
 
 
 @dataclass(eq=False)
@@ -41,15 +55,15 @@ class _Untold:
 
     scores: Scores
     picks: list[tuple[int, int]]  # (row, token) of each that has more to tell
-    entries: list[Entry]
-    brief: set[int]  # the steps that have not
+    entries: Sequence[Entry]
+    at: Sequence[int | None]  # of each its place among the picks, if it has more to tell
     numbers: Callable[[], Numbers] | None = None  # once the device has been asked
 
     @property
     def request(self) -> Request:
         """What to ask the device."""
-        places, _, stages = self.scores
-        return Request(places, [stage.scores for stage in stages], self.picks)
+        scores = self.scores
+        return Request(scores.places, [stage.scores for stage in scores.stages], self.picks)
 
 
 class Teller:
@@ -64,7 +78,6 @@ class Teller:
         self._measuring = measuring
         self._device = device
         self._untold: deque[_Untold] = deque()
-        self._there: Any = None  # the event after which that is there, if it was marked
 
     def add(
         self, scores: Scores, picks: Sequence[tuple[int, int] | None], entries: Sequence[Entry]
@@ -72,38 +85,45 @@ class Teller:
         """Take in what is to be told of each step, if more than that it is there; whoever has it
         wait says when it is time."""
         read = [pick for pick in picks if pick is not None]
-        brief = {entry.id for entry, pick in zip(entries, picks, strict=True) if pick is None}
-        self._untold.append(_Untold(*_looked_at(scores, read), list(entries), brief))
+        places = count()
+        at = [None if pick is None else next(places) for pick in picks]
+        untold = _Untold(*_looked_at(scores, read), entries, at)
+        if scores.known and scores.known.has(read):
+            untold.numbers = partial(scores.known.numbers, read)
+        self._untold.append(untold)
         if not self.waits or len(self._untold) > MOST:
             self.tell()
 
-    def mark(self) -> None:
-        """What is to be told next is there now, whatever the device is given to do before that."""
-        self._there = reached(self._device)
+    @property
+    def asks(self) -> bool:
+        """Whether a device is to be asked for something."""
+        return any(untold.numbers is None for untold in self._untold)
 
     def ready(self) -> Any:
         """The CUDA event, where there is one, after which all that waits to be told is there."""
-        there, self._there = self._there or reached(self._device), None
-        return there
+        return reached(self._device)
 
     def tell(self, ready: Any = None) -> None:
         """Tell everything that waits; the scores are there after the event ``ready``."""
         while self._untold:
             untold = self._untold.popleft()
-            _, given, stages = untold.scores
-            ready = ready or self.ready()
+            scores, picks = untold.scores, untold.picks
             if untold.numbers is None:
+                ready = ready or self.ready()
                 [untold.numbers] = self._measuring.measured([untold.request], ready)
-            marks: Sequence[dict[str, bool]] = [{}] * len(untold.picks)
-            if any(stage.name == GREEN_LIST for stage in stages):
+            marks: Sequence[dict[str, bool]] = [{}] * len(picks)
+            if scores.given is not None and GREEN_LIST in scores.names:
+                ready = ready or self.ready()
                 with self._measuring.aside(ready):
-                    marks = green(given, stages, untold.picks)
-            vocabulary = given.shape[-1]
-            told = observed(untold.numbers(), stages, untold.picks, vocabulary, self._speller)
-            rest = zip(told, marks, strict=True)
-            for entry in untold.entries:
-                seen, mark = (None, {}) if entry.id in untold.brief else next(rest)
-                self._recorder.write(entry, seen, mark)
+                    marks = green(scores.given, scores.stages, picks)
+            names, vocabulary = scores.names, scores.vocabulary
+            tell = partial(observed, untold.numbers, names, picks, vocabulary, self._speller)
+            told = Later(tell)
+            for entry, at in zip(untold.entries, untold.at, strict=True):
+                if at is None:
+                    self._recorder.write(entry)
+                else:
+                    self._recorder.write(entry, partial(told.__getitem__, at), marks[at])
 
     def forget(self) -> None:
         """Let go of what nobody will be told."""
@@ -115,7 +135,7 @@ def _looked_at(
 ) -> tuple[Scores, list[tuple[int, int]]]:
     """Leave out rows in which nothing was picked: a tree has many. Those of stages would have to be
     copied."""
-    if scores.stages or not picks or len(scores.places) == 1:
+    if scores.stages or scores.known or not picks or len(scores.places) == 1:
         return scores, picks
     rows = sorted(rows_of(picks))
     if len(rows) == len(scores.places):

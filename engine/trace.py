@@ -68,7 +68,7 @@ class Distribution:
     variance of the model's surprisal, in square nats. Traces of version 1 have none of the three.
     """
 
-    candidates: abc.Sequence[Candidate]  # as long as nobody looks at them they may not be made yet
+    candidates: abc.Sequence[Candidate]  # made when somebody first looks at them
     processors: tuple[str, ...]
     raw_entropy: float
     final_entropy: float
@@ -166,7 +166,7 @@ class Trace:
     model: str
     prompt: str
     prompt_tokens: tuple[Token, ...]
-    steps: tuple[Step, ...]
+    steps: abc.Sequence[Step]  # made when somebody first looks at them
     ticks: tuple[Tick, ...]
     sequences: tuple[Sequence, ...]
     stop: Stop
@@ -238,6 +238,6 @@ class Update:
     """
 
     run: int
-    steps: tuple[Step, ...]
+    steps: abc.Sequence[Step]
     lead: int | None
     trace: Trace | None = None

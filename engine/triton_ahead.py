@@ -58,6 +58,7 @@ def _judge(
     told,
     start,
     features,
+    parents,
     rows,
     columns,
     best,
@@ -77,7 +78,8 @@ def _judge(
     parent = _parents(inside, depth)
     taken = tl.load(top + parent * best, mask=there, other=0)
     end = _end(inside, depth, there, taken == token)
-    given = tl.exp(tl.load(log_probs + parent * vocabulary + token, mask=there, other=0.0))
+    given = tl.load(log_probs + parent * vocabulary + token, mask=there, other=0.0)
+    tl.store(parents + row, parent.to(tl.int64), mask=there)
     tl.store(told + row, own.to(tl.float64), mask=there)
     tl.store(told + rows + row, given.to(tl.float64), mask=there)
     last = told + 2 * rows
@@ -99,11 +101,13 @@ def judge(
     rows, (_, states, width) = len(top), hidden.shape
     told = top.new_empty(2 * rows + START, dtype=torch.float64)
     start, features = top.new_empty(START), hidden.new_empty(1, len(layers), width)
+    parents = top.new_empty(rows)
     _judge[(1,)](
         *read,
         told,
         start,
         features,
+        parents,
         rows,
         table.shape[1],
         top.shape[1],
@@ -114,7 +118,7 @@ def judge(
         WIDTH=triton.next_power_of_2(width),
         num_warps=WARPS,
     )
-    return Verdict(told, start, features)
+    return Verdict(told, start, features, parents)
 
 
 @triton.jit

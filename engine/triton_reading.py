@@ -87,7 +87,8 @@ def _best(
     highest,
     spread,
     top,
-    told,  # (rows, 2, TOP) the same and their log-probabilities
+    told,  # (rows, 2, TOP + 1) the same and their log-probabilities, then both entropies
+    entropy,
     varentropy,
     size,
     blocks,
@@ -101,6 +102,9 @@ def _best(
     number, of_row = tl.arange(0, CHUNKS), tl.arange(0, BLOCKS)
     shares = tl.load(spread + row * chunks + number, mask=number < chunks, other=0.0)
     tl.store(varentropy + row, tl.sum(shares, 0))
+    tokens, numbers = told + row * 2 * (TOP + 1), told + (row * 2 + 1) * (TOP + 1)
+    tl.store(tokens + TOP, tl.load(entropy + row).to(tl.float64))
+    tl.store(numbers + TOP, tl.sum(shares, 0).to(tl.float64))
     most = tl.load(highest + row * blocks + of_row, mask=of_row < blocks, other=-float("inf"))
     value, last = float("inf"), -1
     for place in range(TOP):
@@ -111,9 +115,9 @@ def _best(
         x = tl.where((x > value) | ((x == value) & (token <= last)), -float("inf"), x)
         value, last = tl.max(x, 0), block * BLOCK + tl.argmax(x, 0)
         tl.store(top + row * TOP + place, last.to(tl.int64))
-        tl.store(told + row * 2 * TOP + place, last.to(tl.float64))
+        tl.store(tokens + place, last.to(tl.float64))
         own = tl.load(log_probs + row * size + last).to(tl.float64)
-        tl.store(told + (row * 2 + 1) * TOP + place, own)
+        tl.store(numbers + place, own)
         left = tl.max(tl.where(token == last, -float("inf"), x), 0)
         most = tl.where(of_row == block, left, most)
 
@@ -133,7 +137,7 @@ def read(given: Tensor, hidden: Tensor | None = None, width: int | None = None) 
     entropy, varentropy = logits.new_empty(2, rows)
     top = torch.empty(rows, min(TOP, size), dtype=torch.long, device=given.device)
     hidden = logits.new_empty(rows, 0, 0) if hidden is None else hidden
-    told = logits.new_empty(rows, 2, top.shape[1], dtype=torch.float64)
+    told = logits.new_empty(rows, 2, top.shape[1] + 1, dtype=torch.float64)
     _look[rows, chunks](given, logits, highest, sums, size, CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8)
     _tell[rows, chunks](
         logits, sums, log_probs, entropy, spread, size, chunks, CHUNK=CHUNK, CHUNKS=many
@@ -145,6 +149,7 @@ def read(given: Tensor, hidden: Tensor | None = None, width: int | None = None) 
         spread,
         top,
         told,
+        entropy,
         varentropy,
         size,
         blocks,

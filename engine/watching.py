@@ -56,11 +56,11 @@ class Foreign:
         """Tell the trace of a token taken elsewhere, as far as it was seen; gives its step."""
         if sighting is None:
             entry = self._recorder.enter(parent, token, "chosen", {"captured": "nothing"})
-            self._recorder.write(entry, None, {})
+            self._recorder.write(entry)
             return entry.id
         logits, stages, captured = sighting.read()
         [seen] = observe(Reading.of(logits), stages, [(0, token)], self._speller)
         [mark] = green(logits, sighting.stages, [(0, token)])
         entry = self._recorder.enter(parent, token, "chosen", {"captured": captured})
-        self._recorder.write(entry, seen, mark)
+        self._recorder.write(entry, lambda: seen, mark)
         return entry.id

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.backend import Best
 from engine.deciding import highest
 from engine.question import Question
 from engine.run import Node, Pick, Run
@@ -91,29 +92,32 @@ class Candidates:
         run: Run, nodes: Sequence[Node], scores: Tensor, totals: Tensor, places: Tensor
     ) -> Candidates:
         """Those at some places of the flattened scores, (beams * vocab,)."""
-        return Candidates._told(run, nodes, scores, totals, _with_scores(places, scores).cpu())
+        told = _with_scores(places, scores).cpu()
+        return Candidates._of(run, nodes, totals, *_apart(told, scores))
 
     @staticmethod
     def best(
-        run: Run, nodes: Sequence[Node], scores: Tensor, totals: Tensor, count: int
+        run: Run, nodes: Sequence[Node], totals: Tensor, count: int
     ) -> Generator[Question, Tensor, Candidates]:
         """Those with the highest sums."""
         if best := (yield from run.best(nodes, count)):
-            told = _best_of(*best, totals, scores.shape[-1])
-        else:
-            told = yield from run.ask(_best, scores, totals, count=count)
-        return Candidates._told(run, nodes, scores, totals, told)
+            return Candidates._of(run, nodes, totals, *_best_of(best, totals, count))
+        scores = run.scores(nodes, log_probs=True)  # (beams, vocab)
+        told = yield from run.ask(_best, scores, totals, count=count)
+        return Candidates._of(run, nodes, totals, *_apart(told, scores))
 
     @staticmethod
-    def _told(
-        run: Run, nodes: Sequence[Node], scores: Tensor, totals: Tensor, told: Tensor
+    def _of(
+        run: Run,
+        nodes: Sequence[Node],
+        totals: Tensor,
+        rows: list[int],
+        tokens: list[int],
+        scores: Tensor,
     ) -> Candidates:
-        at = [divmod(place, scores.shape[-1]) for place in told[0].long().tolist()]
-        rows, tokens = [row for row, _ in at], [token for _, token in at]
         parents = [nodes[row] for row in rows]
         stops = run.stops(parents, tokens)
-        added = told[1].to(scores.dtype)
-        return Candidates(parents, rows, tokens, added, added + totals[rows], stops)
+        return Candidates(parents, rows, tokens, scores, scores + totals[rows], stops)
 
     def notes(self, divisor: float) -> list[dict[str, Any]]:
         """The numbers of each: its score and its parent's total give its total."""
@@ -142,12 +146,20 @@ def _best(scores: Tensor, totals: Tensor, count: int) -> Tensor:
     return _with_scores(highest(sums[None], count)[0], scores)
 
 
-def _best_of(tokens: Tensor, added: Tensor, totals: Tensor, vocabulary: int) -> Tensor:
-    """The same of the best tokens of each beam and what they add, (beams, count) each: no others
-    can have the highest sums."""
-    at = (added + totals[:, None]).flatten().topk(tokens.shape[1]).indices
-    places = at // tokens.shape[1] * vocabulary + tokens.flatten()[at]
-    return torch.stack([places.double(), added.flatten()[at].double()])
+def _best_of(best: Best, totals: Tensor, count: int) -> tuple[list[int], list[int], Tensor]:
+    """Rows, tokens and scores of those, among the best tokens of each beam: no others can have the
+    highest sums."""
+    added = torch.tensor([scores[:count] for scores in best.log_probs])
+    at = (added + totals[:, None]).flatten().topk(count).indices
+    places = [divmod(place, count) for place in at.tolist()]
+    tokens = [best.tokens[row][place] for row, place in places]
+    return [row for row, _ in places], tokens, added.flatten()[at]
+
+
+def _apart(told: Tensor, scores: Tensor) -> tuple[list[int], list[int], Tensor]:
+    """Rows, tokens and scores of places and the scores there."""
+    at = [divmod(place, scores.shape[-1]) for place in told[0].long().tolist()]
+    return [row for row, _ in at], [token for _, token in at], told[1].to(scores.dtype)
 
 
 def _with_scores(places: Tensor, scores: Tensor) -> Tensor:

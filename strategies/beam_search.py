@@ -43,10 +43,10 @@ def search(run: Run, params: Beams, draw: Draw | None = None) -> Decoding:
     totals = first_totals(width)
     finished = Finished(run, params)
     for length in count(1):
-        scores = run.scores(nodes, log_probs=True)  # (beams, vocab)
         if draw is None:
-            found = yield from Candidates.best(run, nodes, scores, totals, looked_at)
+            found = yield from Candidates.best(run, nodes, totals, looked_at)
         else:
+            scores = run.scores(nodes, log_probs=True)  # (beams, vocab)
             places = draw(with_totals(scores, totals).flatten(), looked_at)
             found = Candidates.at(run, nodes, scores, totals, places)
         ended = torch.tensor([stop is not None for stop in found.stops])

@@ -6,6 +6,7 @@ score(v) = (1 - alpha) * p(v) - alpha * max over earlier tokens of cosine(h(v), 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +19,7 @@ from engine.run import Node, Pick, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
 
-NUMBERS, SCORE = 4, 3  # of each candidate, and which of them decides
+NUMBERS = 4  # of each candidate, the last of which decides
 ROOM = 512  # tokens that a GPU has room for at first
 REMEMBERED = 256  # written tokens that the chosen one's likeness is told to: the last ones
 
@@ -46,24 +47,26 @@ def contrastive_search(run: Run, params: Params) -> Decoding:
     node = run.root
     context = _Context(run.states(node))
     while True:
-        scores = run.scores([node])
         if found := (yield from run.best([node], params.top_k)):
-            candidates, probs = found[0][0].tolist(), found[1][0].exp()
+            candidates = found.tokens[0][: params.top_k]
+            probs = torch.tensor(found.log_probs[0][: params.top_k]).exp()
         else:
-            told = yield from run.ask(_most_probable, scores, count=params.top_k)
-            candidates, probs = told[0].long().tolist(), told[1].float()
+            told = yield from run.ask(_most_probable, run.scores([node]), count=params.top_k)
+            candidates, probs = told[0].long().tolist(), told[1]
         children = yield [(node, token) for token in candidates]
 
         ahead = run.features(children, [-1])[:, 0]  # (candidates, width)
         # What the host knows goes to the device in one piece.
-        known = torch.cat([torch.tensor([context.length]).double(), probs.double()])
+        known = torch.tensor([context.length, *probs.tolist()], dtype=torch.double)
         weighing = ahead, context.visible, known
         numbers = yield from run.ask(_weighed, *weighing, alpha=params.penalty_alpha)
-        likeness = numbers[:, NUMBERS:][:, : context.length]
-        best = int(numbers[:, SCORE].argmax())
+        columns = numbers[:, :NUMBERS].tolist()
+        scores = [score for *_, score in columns]
+        best = scores.index(max(scores))
 
-        picks = _picks(node, candidates, best, numbers[:, :NUMBERS])
-        picks[best] = _telling(picks[best], likeness[best], len(run.root.text))
+        picks = _picks(node, candidates, best, columns)
+        likeness = numbers[best, NUMBERS : NUMBERS + context.length]
+        picks[best] = _telling(picks[best], likeness, len(run.root.text))
         step = run.record(picks)[best]
         run.show([step])
         [stop] = run.stops([node], [candidates[best]])
@@ -139,10 +142,12 @@ def _telling(pick: Pick, likeness: Tensor, start: int) -> Pick:
     return pick._replace(notes={**pick.notes, "similarities": similarities, "since": since})
 
 
-def _picks(node: Node, candidates: list[int], best: int, numbers: Tensor) -> list[Pick]:
+def _picks(
+    node: Node, candidates: list[int], best: int, numbers: Sequence[Sequence[float]]
+) -> list[Pick]:
     """All candidates, each with the numbers that decided."""
     picks = []
-    for place, (token, row) in enumerate(zip(candidates, numbers.tolist(), strict=True)):
+    for place, (token, row) in enumerate(zip(candidates, numbers, strict=True)):
         probability, similarity, earlier, score = row
         notes = {
             "probability": round(probability, 6),

@@ -24,9 +24,10 @@ def greedy(run: Run, params: Params) -> Decoding:
     """
     node = run.root
     while True:
-        scores = run.scores([node])  # (1, vocab)
-        best = yield from run.best([node], 1)
-        token = int(best[0] if best else (yield from run.ask(torch.argmax, scores)))
+        if best := (yield from run.best([node], 1)):
+            token = best.tokens[0][0]
+        else:
+            token = int((yield from run.ask(torch.argmax, run.scores([node]))))
         step = run.choose(node, token)
         run.show([step])
         [stop] = run.stops([node], [token])

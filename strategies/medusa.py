@@ -17,6 +17,7 @@ from torch import Tensor
 
 from engine.ahead import Ahead
 from engine.draft_tree import Size, Tree
+from engine.measure import Known
 from engine.question import Question
 from engine.run import Node, Run
 from engine.settings import setting
@@ -102,10 +103,12 @@ class _Drafting:
         self, nodes: Sequence[Node], proposal: Proposal
     ) -> Generator[Question, Tensor, tuple[Verdict, list[float]]]:
         """Judge a tree, and have the device go on where nothing hinders it."""
-        if self.ahead.possible(nodes):
-            self.run.scores(nodes)  # what is told of the tokens is read off them
-            if there := (yield from self.ahead.judged(nodes)):
-                return walk(there.own, proposal), there.given
+        if self.ahead.possible(nodes) and (there := (yield from self.ahead.judged(nodes))):
+            rows = [above + 1 for above in proposal.above]
+            drafted = zip(rows, proposal.tokens, strict=True)
+            told = zip(there.log_probs, there.higher, strict=True)
+            self.run.know(nodes, Known(there.best, dict(zip(drafted, told, strict=True))))
+            return walk(there.own, proposal), [*map(math.exp, there.log_probs)]
         return (yield from judged(self.run, False, nodes, proposal))
 
 

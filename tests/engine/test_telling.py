@@ -1,13 +1,20 @@
 """What a GPU has told while it is busy with the next tick, told in that order on a CPU."""
 
+import gc
 import threading
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
+import torch
 
 from engine import telling
+from engine.backend import Best, Place, Reading
+from engine.measure import Known, Request
 from engine.measuring import Measuring
+from engine.observe import observed
 from engine.pace import Pace
+from engine.tokens import Numbers
 from engine.trace import Trace
 from playground import Playground
 from tests.recordings import as_on_a_gpu
@@ -87,14 +94,14 @@ def test_somebody_who_goes_step_by_step_sees_each_step_before_the_next_is_grante
 def test_what_cannot_be_told_ends_its_run_alone(
     ahead: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = telling.observed
+    measured = Measuring.measured
 
-    def fails(numbers, stages, *others):
-        if any(stage.name == "top_k" for stage in stages):
+    def fails(self, requests, ready=None):
+        if any(request.stages for request in requests):
             raise MemoryError("no room to tell")
-        return told(numbers, stages, *others)
+        return measured(self, requests, ready)
 
-    monkeypatch.setattr(telling, "observed", fails)
+    monkeypatch.setattr(Measuring, "measured", fails)
     lab = Playground(tiny("llama"))
     good, bad = lab.compare("a b", ["greedy", ("sample", {"top_k": 5})], max_new_tokens=5, seed=1)
     assert good.error is None and len(good.sequences[0].token_ids) > 0
@@ -118,7 +125,7 @@ def test_a_stopped_run_has_told_all_it_decided(ahead: None) -> None:
 @pytest.mark.parametrize(
     "runs",
     [
-        ["greedy", ("beam_search", {"num_beams": 5}), ("contrastive_search", {"top_k": 4})],
+        ["greedy", ("sample", {"top_k": 20}), ("prompt_lookup", {})],
         [("diverse_beam_search", {"num_beams": 6, "num_beam_groups": 3})],
         [("sample", {"top_k": 20}), ("sample", {"top_p": 0.9}), ("beam_search", {"num_beams": 3})],
     ],
@@ -132,3 +139,51 @@ def test_what_is_measured_comes_in_few_shapes(runs: list, monkeypatch: pytest.Mo
     graphs = lab._readers.trie.measuring._graphs
     # One at the start, one when a text ends, and two or three between.
     assert graphs and len(graphs._met) <= 10
+
+
+KNOWN = ["greedy", ("beam_search", {"num_beams": 5}), ("contrastive_search", {"top_k": 4})]
+
+
+def test_what_the_host_was_told_to_decide_by_is_asked_for_no_more(ahead: None) -> None:
+    lab = Playground(tiny("llama"))
+    asked = Mock(wraps=lab._readers.trie.measuring.measured)
+    lab._readers.trie.measuring.measured = asked
+    lab.compare("a few words", KNOWN, max_new_tokens=12)
+    assert not asked.called
+    lab.compare("a few words", [*KNOWN, ("sample", {"top_k": 5})], max_new_tokens=12)
+    assert {len(request.stages) for call in asked.call_args_list for request in call.args[0]} == {1}
+
+
+def test_of_a_row_that_is_known_the_picks_beyond_the_best_are_told_as_well() -> None:
+    logits = torch.randn(2, 300, generator=torch.Generator().manual_seed(1)) * 3
+    reading = Reading.of(logits)
+    places = [Place(reading, row) for row in range(2)]
+    order = logits.argsort(-1, descending=True).tolist()
+    picks = [(0, order[0][0]), (1, order[1][40]), (1, order[1][3]), (1, order[1][200])]
+    further = {
+        (row, token): (float(reading.log_probs[row, token]), order[row].index(token))
+        for row, token in picks[1:]
+    }
+    known = Known(Best.of(reading.told), further)
+    assert known.has(picks) and not known.has([(0, order[0][40])])
+    speller = Numbers()
+    [measured] = Measuring().measured([Request(places, [], picks)])
+    ours, theirs = (
+        observed(told, [], picks, 300, speller) for told in (lambda: known.numbers(picks), measured)
+    )
+    assert [one.rank for one in ours] == [1, 41, 4, 201]
+    assert ours == theirs
+
+
+def test_a_trace_that_nobody_looks_at_holds_nothing_of_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(Measuring, "measured", Measuring.at_once)
+    lab = Playground(tiny("llama"))
+    traces = lab.compare("a few words", [*KNOWN, ("sample", {"top_k": 5})], max_new_tokens=30)
+    gc.collect()
+    held = [one for one in gc.get_objects() if isinstance(one, Reading)]
+    # The prompt's, those of recordings, and the last one that was measured.
+    assert len(held) <= 10
+    assert [len(trace.steps) for trace in traces] == [len([*trace.steps]) for trace in traces]
