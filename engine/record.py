@@ -72,7 +72,7 @@ class _Written:
             final=seen.final if seen else None,
             rank=seen.rank if seen else None,
             distribution=seen.distribution if seen else None,
-            notes=entry.notes,
+            notes=dict(entry.notes),
         )
 
 

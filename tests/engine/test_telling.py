@@ -1,6 +1,7 @@
 """What a GPU has told while it is busy with the next tick, told in that order on a CPU."""
 
 import gc
+import pickle
 import threading
 from dataclasses import replace
 from unittest.mock import Mock
@@ -187,3 +188,8 @@ def test_a_trace_that_nobody_looks_at_holds_nothing_of_the_model(
     # The prompt's, those of recordings, and the last one that was measured.
     assert len(held) <= 10
     assert [len(trace.steps) for trace in traces] == [len([*trace.steps]) for trace in traces]
+
+
+def test_a_trace_that_nobody_looked_at_can_be_taken_elsewhere() -> None:
+    [trace] = Playground(tiny("llama")).compare("a few words", ["sample"], max_new_tokens=3)
+    assert pickle.loads(pickle.dumps(trace)) == trace
