@@ -104,6 +104,7 @@ def _run_states(page):
     length(page, 12)
     page.click("#step")
     page.wait_for_selector("#live .column[data-state=paused] >> nth=2")
+    page.wait_for_selector("#stop:enabled")
     yield "paused"
     page.click("#stop")
     ready(page)
