@@ -22,6 +22,7 @@ check: .venv/test
 bench: .venv/test browser
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/tick.py
+	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/visitors.py
 	$(BIN)/python benchmarks/speculative.py
 	$(BIN)/python benchmarks/start.py

@@ -211,3 +211,6 @@ class Backend(Protocol):
     @property
     def used(self) -> int:
         """Positions that living cells hold on to."""
+
+    def settle(self) -> None:
+        """Give back what is not needed, now that a comparison has ended."""

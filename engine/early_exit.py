@@ -31,6 +31,9 @@ class EarlyExit:
         """The whole model's: both read and write the same positions."""
         return self._backend.used
 
+    def settle(self) -> None:
+        """The whole model's reader sees to that."""
+
     def top(self, context: Any) -> Cell:
         """The whole model's."""
         return self._backend.top(context)

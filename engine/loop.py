@@ -82,6 +82,8 @@ def stream(
             live.decoding.close()
         for run, _ in runs:
             run.forget()
+        for reader in {reader for run, _ in runs for reader in run.readers}:
+            reader.settle()
 
 
 def _cancelled(lives: Sequence[_Live], ask: Callable[[], bool]) -> bool:

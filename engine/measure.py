@@ -25,7 +25,7 @@ class Told(NamedTuple):
     """The tokens to tell of in one row; of each the model's own number, then one after each
     stage, all in one list."""
 
-    tokens: list[int]  # the picked, the model's best, the best in the end, if not all in this order
+    tokens: list[int]  # the picked and the model's best, then the best in the end
     log_probs: list[float]  # at least of the picked, (picked × (1 + stages))
     probs: list[float]  # (tokens × (1 + stages))
 

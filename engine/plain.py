@@ -33,6 +33,9 @@ class Plain:
         """Nothing is kept between calls."""
         return 0
 
+    def settle(self) -> None:
+        """Likewise."""
+
     def top(self, context: Any) -> Cell:
         """A trie of its own for every context."""
         return top(context)

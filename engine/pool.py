@@ -23,14 +23,14 @@ from engine.backend import Place, Reading, Unnamed
 from engine.blocks import quicken, read
 from engine.fusing import TRACING, Fused
 from engine.graphs import ROWS, Graphs, bucket, recordable
-from engine.pool_layer import CAPACITY, Kernels, Plan, PoolLayer, widened
+from engine.pool_layer import CAPACITY, Kernels, Plan, PoolLayer, resized
 from engine.slots import NOBODY, Slots
 from engine.trie import Cell, lineage, top, up_to
 
 CHUNK = 512  # most cells in one forward pass: bounds the memory a long prompt needs
 BLOCK = 64  # the visible part of the pool grows by this many positions
 GRAPH_BLOCK = 512  # and where ticks are recorded, by doubling from this many: few shapes
-GRAPH_CAPACITY = 1024  # what a new pool has room for there: growing loses the recordings
+GRAPH_CAPACITY = 1024  # what a new pool has room for there: another size loses the recordings
 
 
 class Pool:
@@ -244,7 +244,7 @@ class Pool:
     def _keep_states(self, slots: Tensor, states: Tensor) -> None:
         if len(self._states) != self._plan.capacity:
             self._states = self._states.to(states).reshape(-1, states.shape[-1])
-            self._states = widened(self._states, self._plan.capacity, dim=0)
+            self._states = resized(self._states, self._plan.capacity, dim=0)
         self._states.index_copy_(0, slots, states)
 
     def _as_attention_mask(self, mask: Tensor) -> Tensor:
@@ -271,18 +271,23 @@ class Pool:
     def _take(self, count: int) -> list[int]:
         """Positions that are free, of a pool that is made larger for them if it must be."""
         if capacity := self._slots.missing(count):
-            self._grow(capacity)
+            self._resize(capacity)
         return self._slots.take(count)
 
-    def _grow(self, capacity: int) -> None:
+    def settle(self) -> None:
+        """Give back room that none of the last comparisons needed, now that one has ended."""
+        if capacity := self._slots.spare():
+            self._resize(capacity)
+
+    def _resize(self, capacity: int) -> None:
         self._plan.capacity = capacity
-        self._slots.grow(capacity)
+        self._slots.resize(capacity)
         if self._graphs:
             self._graphs.clear()
         for layer in self._layers:
-            layer.grow()
-        rows = widened(self._ancestors, capacity, dim=0)
-        self._ancestors = widened(rows, capacity, dim=1)
+            layer.resize()
+        rows = resized(self._ancestors, capacity, dim=0)
+        self._ancestors = resized(rows, capacity, dim=1)
 
 
 def above_and_inside(cells: Sequence[Cell]) -> tuple[list[Cell], Tensor]:

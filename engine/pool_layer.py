@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin
 
-CAPACITY = 256  # what a new pool has room for; it doubles when full
+CAPACITY = 256  # what a new pool has room for; it doubles when full, and halves again
 
 
 class Kernels(Enum):
@@ -89,12 +89,12 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transforme
         keys, values, slots = self.room
         return [keys[:, slots], values[:, slots]]
 
-    def grow(self) -> None:
+    def resize(self) -> None:
         """Follow the pool's capacity; what is stored stays where it is."""
         if self.is_initialized:
             assert self.keys is not None and self.values is not None
-            self.keys = widened(self.keys, self._plan.capacity, dim=2)
-            self.values = widened(self.values, self._plan.capacity, dim=2)
+            self.keys = resized(self.keys, self._plan.capacity, dim=2)
+            self.values = resized(self.values, self._plan.capacity, dim=2)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Of no effect, because the mask is given: the visible part, from its beginning."""
@@ -109,10 +109,11 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transforme
         return -1
 
 
-def widened(tensor: Tensor, size: int, dim: int) -> Tensor:
-    """A copy with room for ``size`` along ``dim``."""
+def resized(tensor: Tensor, size: int, dim: int) -> Tensor:
+    """A copy with room for ``size`` along ``dim``; what has no place there is left out."""
     shape = list(tensor.shape)
+    kept = min(size, shape[dim])
     shape[dim] = size
-    wider = tensor.new_zeros(shape)
-    wider.narrow(dim, 0, tensor.shape[dim]).copy_(tensor)
-    return wider
+    copy = tensor.new_zeros(shape)
+    copy.narrow(dim, 0, kept).copy_(tensor.narrow(dim, 0, kept))
+    return copy

@@ -68,6 +68,15 @@ class Reader:
         del held  # a piece that nobody holds would have to be read again
         return len(prompt.start)
 
+    def settle(self) -> None:
+        """Have the backend give back what it does not need, now that a comparison has ended; but
+        where somebody uses it just now, there will be another time."""
+        if self.lock.acquire(blocking=False):
+            try:
+                self.backend.settle()
+            finally:
+                self.lock.release()
+
     def know(self, places: Mapping[Cell, Place]) -> None:
         """Learn what the model says after some cells, from somebody who had them evaluated."""
         with self.lock:

@@ -83,6 +83,11 @@ class Run:
         if self._drafts:
             self.draft = Draft(self._drafts, self._source)
 
+    @property
+    def readers(self) -> list[Reader]:
+        """Those of the model and, if there is one, of the draft model."""
+        return [source.reader for source in (self._source, self._drafts) if source]
+
     def charge(self, reader: Reader, nodes: int) -> None:
         """Add one pass to the cost of the tick under way."""
         drafting = reader is not self._source.reader

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from engine.errors import PlaygroundError
 
 NOBODY = 0  # the position padding writes to: it is never given out
+LATELY = 4  # comparisons whose room is kept for the next: to make it anew takes a while
 
 
 class Slots:
@@ -20,10 +21,12 @@ class Slots:
     def __init__(self, capacity: int, limit: int) -> None:
         self.capacity = capacity
         self.released: deque[int] = deque()  # on any thread, at any time: appending is atomic
-        self._limit = limit
+        self._least, self._limit = capacity, limit
         self._free = list(range(NOBODY + 1, capacity))  # a heap
         self._taken = bytearray(capacity)
         self._highest = NOBODY
+        self._peak = NOBODY  # the highest that was taken in this comparison
+        self._peaks: deque[int] = deque(maxlen=LATELY)  # and in those before
 
     @property
     def used(self) -> int:
@@ -49,11 +52,23 @@ class Slots:
             )
         return min(max(needed, 2 * self.capacity), self._limit)
 
-    def grow(self, capacity: int) -> None:
-        """Have more of them."""
-        self._taken.extend(bytes(capacity - self.capacity))
-        for slot in range(self.capacity, capacity):
-            heapq.heappush(self._free, slot)
+    def spare(self) -> int:
+        """How small the pool may get now that a comparison has ended: none of the last few needed
+        more. 0 where it is not too large."""
+        self._collect()
+        self._peaks.append(self._peak)
+        self._peak = self._highest
+        wanted = self._least
+        while wanted <= max(self._peaks):
+            wanted *= 2
+        return wanted if wanted < self.capacity else 0
+
+    def resize(self, capacity: int) -> None:
+        """Have more of them, or fewer, of which none is taken."""
+        self._free = [slot for slot in self._free if slot < capacity]
+        self._free += range(self.capacity, capacity)
+        heapq.heapify(self._free)
+        self._taken = self._taken[:capacity].ljust(capacity, b"\0")
         self.capacity = capacity
 
     def take(self, count: int) -> list[int]:
@@ -62,6 +77,7 @@ class Slots:
         for slot in slots:
             self._taken[slot] = True
         self._highest = max([self._highest, *slots])
+        self._peak = max(self._peak, self._highest)
         return slots
 
     def release(self, slots: Iterable[int]) -> None:

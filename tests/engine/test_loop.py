@@ -14,6 +14,7 @@ from engine.errors import PlaygroundError
 from engine.model import Model
 from engine.plain import Plain
 from engine.run import Run
+from engine.slots import LATELY
 from engine.strategy import Decoding
 from engine.trace import Trace
 from playground import Limits, Playground
@@ -238,3 +239,18 @@ def test_a_strategy_may_ask_for_a_chain_and_several_branches_at_once(
     [trace] = Playground(tiny("llama")).compare("one two", ["branches"])
     assert trace.error is None
     assert torch.equal(seen[0][0], seen[0][2]) and not torch.equal(seen[0][0], seen[0][1])
+
+
+def test_room_that_a_long_comparison_needed_is_given_back_after_some_short_ones() -> None:
+    lab = Playground(tiny("llama"))
+    pool = lab._readers.trie.backend
+    [expected] = lab.compare("a b", ["greedy"], max_new_tokens=8)
+    least = pool._slots.capacity
+    lab.compare(
+        "a b", [("sample", {"num_return_sequences": 8})], min_new_tokens=60, max_new_tokens=60
+    )
+    assert pool._slots.capacity > least
+    for _ in range(LATELY):
+        [trace] = lab.compare("a b", ["greedy"], max_new_tokens=8)
+        assert trace.text == expected.text
+    assert pool._slots.capacity == least

@@ -11,6 +11,7 @@ from engine import pool as pools
 from engine.backend import Reading
 from engine.plain import Plain
 from engine.pool import Pool
+from engine.slots import LATELY
 from engine.trie import Cell, top
 from tests.tiny import tiny
 
@@ -95,6 +96,48 @@ def test_a_pool_that_is_full_grows_and_keeps_what_it_has() -> None:
     torch.testing.assert_close(
         ours.reading.logits[ours.row], theirs.reading.logits[theirs.row], rtol=1e-4, atol=1e-3
     )
+
+
+def room(pool: Pool) -> set[int]:
+    """How many positions there are memory for, wherever something is kept of each."""
+    kept = [*pool._ancestors.shape, len(pool._states)]
+    return {pool._slots.capacity, *kept, *(layer.keys.shape[2] for layer in pool._layers)}
+
+
+def test_a_pool_gives_back_what_the_last_comparisons_did_not_need() -> None:
+    model = tiny("llama").module
+    pool, plain = Pool(model, positions=2_000), Plain(model)
+    kept = pool.top(None).descend([3, 4, 5])
+    held = pool.evaluate([kept])
+    before = room(pool)
+    pool.evaluate([kept.descend([6 + at % 50 for at in range(700)])])
+    assert min(room(pool)) > 700
+    for _ in range(LATELY):
+        pool.settle()
+        assert min(room(pool)) > 700, "the next one may need it again"
+        pool.evaluate([kept.descend([7, 8, 9])])
+    pool.settle()
+    further = [kept.descend([7 + at % 40 for at in range(length)]) for length in (5, 150)]
+    pooled, alone = pool.evaluate(further), plain.evaluate(further)
+    assert room(pool) == before
+    for cell in further:
+        ours, theirs = (p[cell].reading.logits[p[cell].row] for p in (pooled, alone))
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
+    assert pool.attends_to(further[0]) == {cell.slot for cell in further[0].ancestry()}
+    del held
+
+
+def test_a_pool_keeps_what_somebody_holds_however_far_up() -> None:
+    pool = Pool(tiny("llama").module, positions=2_000)
+    low = pool.top(None).descend([5] * 300)
+    pool.evaluate([low])
+    high = pool.top(None).descend([3, 4])
+    before = pool.evaluate([high])[high].reading.logits.clone()
+    del low
+    for _ in range(2 * LATELY):
+        pool.settle()
+    assert high.slot in range(300, min(room(pool)))
+    torch.testing.assert_close(pool.evaluate([high])[high].reading.logits, before)
 
 
 def test_a_path_longer_than_a_chunk_is_evaluated_in_several_passes() -> None:
