@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine import pool as pools
 from engine import strategy as register
 from engine.errors import PlaygroundError
 from engine.model import Model
@@ -18,6 +19,7 @@ from engine.slots import LATELY
 from engine.strategy import Decoding
 from engine.trace import Trace
 from playground import Limits, Playground
+from tests.recordings import as_on_a_gpu
 from tests.tiny import TRIE, tiny
 
 ALL = [
@@ -241,7 +243,13 @@ def test_a_strategy_may_ask_for_a_chain_and_several_branches_at_once(
     assert torch.equal(seen[0][0], seen[0][2]) and not torch.equal(seen[0][0], seen[0][1])
 
 
-def test_room_that_a_long_comparison_needed_is_given_back_after_some_short_ones() -> None:
+@pytest.mark.parametrize("recorded", [False, True])
+def test_room_that_a_long_comparison_needed_is_given_back_after_some_short_ones(
+    recorded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if recorded:
+        as_on_a_gpu(monkeypatch)
+        monkeypatch.setattr(pools, "GRAPH_CAPACITY", 64)
     lab = Playground(tiny("llama"))
     pool = lab._readers.trie.backend
     [expected] = lab.compare("a b", ["greedy"], max_new_tokens=8)
