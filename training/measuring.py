@@ -19,16 +19,20 @@ TEXTS = 64  # looked at together
 BEST = 4  # of the heads' candidates
 
 
-class _Mean:
+class Mean:
+    """Of values at some places, all counted alike."""
+
     def __init__(self) -> None:
         self._sum, self._count = 0.0, 0
 
     def add(self, values: Tensor, where: Tensor) -> None:
+        """Count some in."""
         self._sum += float((values.float() * where).sum())
         self._count += int(where.sum())
 
     @property
     def rounded(self) -> float:
+        """The mean so far."""
         return round(self._sum / max(1, self._count), 4)
 
 
@@ -42,7 +46,7 @@ def draft_acceptance(
     do not repeat themselves; ``sampled`` is the chance that a drawn token is kept, which is what
     the two distributions have in common.
     """
-    greedy, new, sampled, covered = _Mean(), _Mean(), _Mean(), _Mean()
+    greedy, new, sampled, covered = Mean(), Mean(), Mean(), Mean()
     body: Any = draft.model
     for at in range(0, len(written.tokens), TEXTS):
         tokens, states, starts, is_greedy = (part[at : at + TEXTS] for part in written)
@@ -64,7 +68,7 @@ def draft_acceptance(
 def heads_acceptance(heads: Heads, output: Tensor, written: Written) -> dict[str, list[float]]:
     """Of each head, behind the right tokens and where texts do not repeat themselves: how often its
     best candidate is what the model takes, and how often that is one of its best few."""
-    best, few = ([_Mean() for _ in range(heads.depth)] for _ in range(2))
+    best, few = ([Mean() for _ in range(heads.depth)] for _ in range(2))
     for at in range(0, len(written.tokens), TEXTS):
         tokens, states, starts, is_greedy = (part[at : at + TEXTS] for part in written)
         last = tokens.shape[1] - heads.depth

@@ -16,6 +16,7 @@ from engine.heads import Heads
 from tests.tiny import KINDS
 from training.distilling import Batch, Course, batches, draft_loss, heads_loss, learn, small, worth
 from training.draft import commonest, read_back, save
+from training.exits import Exit, at_most, exit_loss, named, share
 from training.measuring import draft_acceptance, heads_acceptance
 from training.prompts import Prompt
 from training.writing import Writer, Written, fresh
@@ -135,3 +136,33 @@ def test_files_that_come_with_the_repository_are_small_and_whole():
             assert small_weights.load(file)[1] == about
     assert told["draft_acceptance"]["new"] > 0.65
     assert min(told["heads_acceptance"]["best"]) > 0.6
+
+
+def test_an_exit_begins_as_the_models_own_end_and_learns_to_say_what_it_says(module, written):
+    output = module.get_output_embeddings().weight
+    every = torch.arange(len(output))
+    last, early = Exit(module, inner=32), Exit(module, inner=32)
+    states = written.states[:, :, :1]  # after the first of two layers
+    assert torch.equal(last(states), module.base_model.norm(states.float()))
+    loss = exit_loss(early, 0, output)
+    given = batches([written], 8, seed=1)
+    before = named(early, 0, every, output, written)
+    curve = learn(early, loss, given, Course(8, 120, 1e-2))
+    assert curve[-1][1] < curve[0][1]
+    assert named(early, 0, every, output, written) > before
+    assert 0 < share(module, 1, early, output[:10]) < share(module, 2, early, output) < 2
+
+
+@pytest.mark.parametrize(
+    ("right", "cost", "faster", "length"),
+    [
+        (0.0, 0.5, 1 / 1.5, 1),
+        (1.0, 0.25, 9 / 3, 8),
+        (0.5, 0.25, 1.5 / 1.25, 1),
+        (0.9, 1.0, 0.95, 1),
+    ],
+)
+def test_what_an_exit_gives_at_most_is_tokens_of_a_pass_over_what_they_cost(
+    right, cost, faster, length
+):
+    assert at_most(right, cost) == (pytest.approx(faster, abs=1e-3), length)
