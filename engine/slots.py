@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from engine.errors import PlaygroundError
 
 NOBODY = 0  # the position padding writes to: it is never given out
-LATELY = 4  # comparisons whose room is kept for the next: to make it anew takes a while
+LATELY = 16  # comparisons whose room is kept for the next: to make it anew takes a while
 
 
 class Slots:
