@@ -148,8 +148,8 @@ def test_a_path_longer_than_a_chunk_is_evaluated_in_several_passes() -> None:
         nonlocal calls
         calls += 1
 
+    pool = Pool(model, positions=2_000)  # which may try the model first
     hook = model.register_forward_pre_hook(count)
-    pool = Pool(model, positions=2_000)
     pool.evaluate([pool.top(None).descend([3] * (pools.CHUNK + 1))])
     hook.remove()
     assert calls == 2
