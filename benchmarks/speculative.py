@@ -120,12 +120,11 @@ def offered(lab: Playground, further: dict[str, Any]) -> dict[str, tuple[str, di
         drafters.append("medusa")
     if is_intact(STORIES15M.home):
         drafters.append("universal_speculative")
-    own: dict[str, dict[str, Any]] = {"early_exit": {"num_assistant_tokens": 4}}
     ways: dict[str, tuple[str, dict[str, Any]]] = {PLAIN: (PLAIN, {})}
     for name in drafters:
         known = lab.defaults(name)
         chosen = {key: value for key, value in further.items() if key in known}
-        ways[name] = (name, {**own.get(name, {}), **chosen})
+        ways[name] = (name, chosen)
     return ways
 
 

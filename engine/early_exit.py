@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from engine.backend import Place
 from engine.errors import PlaygroundError
+from engine.exits import Leaving
 from engine.plain import Plain
 from engine.pool import Pool
 from engine.trie import Cell
@@ -22,9 +23,15 @@ from engine.trie import Cell
 class EarlyExit:
     """A backend's cells, evaluated by the first layers only."""
 
-    def __init__(self, backend: Pool | Plain, model: PreTrainedModel, layers: int) -> None:
+    def __init__(
+        self,
+        backend: Pool | Plain,
+        model: PreTrainedModel,
+        layers: int,
+        leaving: Leaving | None = None,
+    ) -> None:
         self._backend = backend
-        self._early = first_layers(model, layers)
+        self._early = first_layers(model, layers, leaving)
 
     @property
     def used(self) -> int:
@@ -47,8 +54,11 @@ class EarlyExit:
         return self._backend.evaluate(cells, early=self._early)
 
 
-def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
-    """A view of the model that leaves out the layers above: its norm and its head follow at once.
+def first_layers(
+    model: PreTrainedModel, layers: int, leaving: Leaving | None = None
+) -> PreTrainedModel:
+    """A view of the model that leaves out the layers above: its norm and its head follow at once,
+    or what was trained to follow them.
 
     Nothing is copied but the modules on the way to the list of layers, so that the model itself
     can be used at the same time.
@@ -73,8 +83,10 @@ def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
     early_decoder = _with(decoder, name, nn.ModuleList(list(stack)[:layers]))
     early_decoder.config = copy.copy(early_decoder.config)
     early_decoder.config.num_hidden_layers = layers
+    if leaving is not None:
+        early_decoder = _with(early_decoder, "norm", leaving.norm)
     early: PreTrainedModel = _with(model, model.base_model_prefix, early_decoder)
-    return early
+    return early if leaving is None else _with(early, "lm_head", leaving.head)
 
 
 def _with(module: Any, name: str, child: nn.Module) -> Any:

@@ -126,9 +126,7 @@ class Pool:
         missing = bucket(len(cells)) - len(cells)
         rows += [(0, 0, NOBODY, NOBODY)] * missing
         self._plan.visible = self._visible()
-        decoder: Any = early and early.base_model
-        layers = decoder and decoder.config.num_hidden_layers
-        shape = (len(rows), self._plan.visible, layers)
+        shape = (len(rows), self._plan.visible, early)
         try:
             given = torch.tensor(rows).T, pad(inside, (0, missing, 0, missing))
             reading = graphs.play(partial(self._step, early=early), shape, torch.cat(given))

@@ -11,6 +11,7 @@ from functools import cached_property
 from transformers import PreTrainedModel
 
 from engine.early_exit import EarlyExit
+from engine.exits import Leaving
 from engine.graphs import recordable
 from engine.plain import Plain
 from engine.pool import Pool
@@ -28,7 +29,7 @@ class Readers:
         self._positions = positions
         self._vocabulary = vocabulary  # how wide logits are to be, where not as the model has them
         self.trie_length = trie_length(module)
-        self._further: dict[tuple[Reader, int], Reader] = {}
+        self._further: dict[tuple[Reader, int, Leaving | None], Reader] = {}
         if self.trie_length and recordable(module):
             _ = self._pool  # what a GPU has to prepare it prepares now: later somebody would wait
 
@@ -36,15 +37,15 @@ class Readers:
         """The trie where the model allows it for a text this long, else the plain backend."""
         return self.trie if length <= self.trie_length else self.plain
 
-    def first(self, layers: int, length: int) -> Reader:
-        """The model's first layers over the same positions; 0 is the whole model once more, for
-        one that drafts for itself."""
+    def first(self, layers: int, length: int, leaving: Leaving | None = None) -> Reader:
+        """The model's first layers over the same positions, left as it would be or as was trained
+        for them; 0 is the whole model once more, for one that drafts for itself."""
         whole = self.whole(length)
-        known = self._further.get((whole, layers))
+        known = self._further.get((whole, layers, leaving))
         if known is None:
             backend: Pool | Plain = self._pool if whole is self.trie else self._paths
-            early = EarlyExit(backend, self._module, layers) if layers else backend
-            known = self._further[whole, layers] = Reader(early, whole.lock)
+            early = EarlyExit(backend, self._module, layers, leaving) if layers else backend
+            known = self._further[whole, layers, leaving] = Reader(early, whole.lock)
         return known
 
     @cached_property

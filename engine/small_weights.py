@@ -32,6 +32,12 @@ def save(tensors: Mapping[str, Tensor], about: Mapping[str, Any], file: Path) ->
     save_file(kept, file, metadata={"about": json.dumps(about)})
 
 
+def names(file: Path) -> set[str]:
+    """Of what ``save`` wrote, read no more than the names."""
+    with safe_open(file, framework="pt") as stored:
+        return {name.removesuffix(_SCALE) for name in stored.keys()}  # noqa: SIM118  # as below
+
+
 def load(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what ``save`` wrote: matrices as float32, and what there is to say."""
     with safe_open(file, framework="pt") as stored:

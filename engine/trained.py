@@ -1,4 +1,5 @@
-"""What was trained for an embedded model and comes with the repository: a draft model, draft heads.
+"""What was trained for an embedded model and comes with the repository: a draft model, draft heads,
+exits behind its first layers.
 
 Knows the files in ``models/`` and which model they are for: it is known by its embeddings, wherever
 it was loaded from. Refuses to know how they were trained and what is drafted with them.
@@ -19,6 +20,7 @@ from transformers import LlamaForCausalLM
 
 from engine import linear, small_weights
 from engine.errors import PlaygroundError
+from engine.exits import Exit, Leaving
 from engine.heads import Heads
 from engine.model import Model
 
@@ -29,6 +31,12 @@ DRAFTING = {
     "num_assistant_tokens": 8,
     "num_assistant_tokens_schedule": "constant",
     "assistant_confidence_threshold": 0.4,
+}
+# And how exits are, behind the fewest layers.
+LEAVING = {
+    "num_assistant_tokens": 4,
+    "num_assistant_tokens_schedule": "constant",
+    "assistant_confidence_threshold": 0.5,
 }
 _NEVER = -1e4  # the logit of a token that is not scored: finite, so that a row is never empty
 _NEAR = 0.01  # of a number: bfloat16 rounds
@@ -119,9 +127,24 @@ def heads(target: Model) -> Heads | None:
     return _kept(_heads, target, lambda: _heads_of(target, name))
 
 
+def exit_layers(target: Model) -> list[int]:
+    """After how many layers of a model there are exits that were trained, the fewest first."""
+    keys = (
+        key for file in _files(f"{target_of(target)}-exits") for key in small_weights.names(file)
+    )
+    return sorted({int(key.split(".")[0]) for key in keys if key != "kept"})
+
+
+def exits(target: Model) -> dict[int, Leaving]:
+    """The exits that were trained for a model, on its device, by the layers they stand behind."""
+    name = target_of(target)
+    return _kept(_exits, target, lambda: _exits_of(target, name)) if name else {}
+
+
 _lock = threading.Lock()
 _drafts: WeakKeyDictionary[nn.Module, Model] = WeakKeyDictionary()
 _heads: WeakKeyDictionary[nn.Module, Heads] = WeakKeyDictionary()
+_exits: WeakKeyDictionary[nn.Module, dict[int, Leaving]] = WeakKeyDictionary()
 
 
 def _kept(
@@ -166,6 +189,21 @@ def _heads_of(target: Model, name: str) -> Heads:
     made.to(target.device, target.module.dtype).eval().requires_grad_(False)
     linear.pack(made, like=target.module, rough=True)
     return made
+
+
+def _exits_of(target: Model, name: str) -> dict[int, Leaving]:
+    tensors, about = _load(f"{name}-exits")
+    if not tensors:
+        return {}
+    theirs: Any = target.module
+    head = KeptHead(_output(target), tensors.pop("kept").long().to(target.device))
+    norm, layers = theirs.base_model.norm, exit_layers(target)
+    made = nn.ModuleDict({str(behind): Exit(norm, **about) for behind in layers})
+    made.load_state_dict(tensors)
+    made.to(target.device, theirs.dtype)
+    both = nn.ModuleList([made, head]).eval().requires_grad_(False)
+    linear.pack(both, like=theirs, rough=True)
+    return {behind: Leaving(each, head) for behind, each in zip(layers, made.values(), strict=True)}
 
 
 def _output(target: Model) -> Tensor:

@@ -103,6 +103,8 @@ class Asking:
 
     def usual(self, strategy: Strategy) -> dict[str, Any]:
         """What a strategy is told here where nobody says: who drafts for it, if that is open."""
+        if "assistant_early_exit" in strategy.own_settings:
+            return self._drafts.usual_exit
         draft = strategy.own_settings.get("assistant_model")
         return self._drafts.usual if draft is not None and draft.default is None else {}
 

@@ -92,15 +92,18 @@ def configured(
     own: GenerationConfig, strategy: Strategy, settings: Mapping[str, Any]
 ) -> GenerationConfig:
     """The config a run has: the model's own, changed by the strategy and its settings."""
-    known = vars(own)
-    lost = [name for name in settings if name in strategy.own_settings and name not in known]
+    known, theirs = vars(own), strategy.own_settings
+    fields = {name: value for name, value in settings.items() if name in known}
+    config = _made({**values(own), **fields, **strategy.fixed})
+    lost = [name for name in settings if name in theirs and name not in known]
+    if _picked(config, own) == strategy.id:  # then what is not in it has its default again
+        lost = [name for name in lost if settings[name] != theirs[name].default]
     if lost:
         raise PlaygroundError(
             f"{strategy.id} cannot be written as a GenerationConfig: it has no field for"
             f" {', '.join(lost)}"
         )
-    fields = {name: value for name, value in settings.items() if name in known}
-    return _made({**values(own), **fields, **strategy.fixed})
+    return config
 
 
 def changes(own: GenerationConfig, config: GenerationConfig) -> dict[str, tuple[Any, Any]]:

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from engine import models, trained
 from engine.draft_tree import TreeDrafter
 from engine.errors import PlaygroundError, did_you_mean
+from engine.exits import Leaving
 from engine.heads import Heads
 from engine.model import Model
 from engine.node import Source
@@ -63,11 +64,18 @@ class Drafts:
         own = trained.drafts_for(trained.target_of(self._model) or "")
         return {"assistant_model": own[0], **trained.DRAFTING} if own else {}
 
+    @cached_property
+    def usual_exit(self) -> dict[str, Any]:
+        """The same for one that may say after how many layers the model is left."""
+        layers = trained.exit_layers(self._model)
+        return {"assistant_early_exit": layers[0], **trained.LEAVING} if layers else {}
+
     def source(self, settings: Mapping[str, Any], target: Source, length: int) -> Source | None:
         """Who drafts under these settings, if anybody, with the target's prompt to read."""
         if "assistant_early_exit" in settings:
             layers = settings["assistant_early_exit"] or self._half()
-            return self._inside(layers, target, length)
+            exits = trained.exits(self._model) if settings["trained_exit"] else {}
+            return self._inside(layers, target, length, exits.get(layers))
         if "assistant_model" in settings:
             name = settings["assistant_model"]
             if not name or self._is_own(name):
@@ -96,9 +104,11 @@ class Drafts:
         config = self._model.module.config.get_text_config(decoder=True)
         return max(1, int(config.num_hidden_layers) // 2)
 
-    def _inside(self, layers: int, target: Source, length: int) -> Source:
+    def _inside(
+        self, layers: int, target: Source, length: int, leaving: Leaving | None = None
+    ) -> Source:
         """The model itself as its own draft, or its first layers."""
-        reader = self._readers.first(layers, length)
+        reader = self._readers.first(layers, length, leaving)
         return Source(self._model, reader, _prompt(reader, self._model, target.prompt))
 
     def _named(self, name: str, target: Source, length: int) -> Source:

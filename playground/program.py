@@ -121,6 +121,8 @@ class Program:
             yield "# transformers wants both tokenizers where the vocabularies differ, only there."
             yield "differ = assistant.config.vocab_size != model.config.vocab_size"
             yield 'both = {"tokenizer": tokenizer, "assistant_tokenizer": assistant_tokenizer}'
+        if self._settings.pop("trained_exit", False) and trained.exit_layers(self._model):
+            yield "# transformers knows no exits that were trained: the same text in more passes."
         if self._strategy.id == "early_exit" and "assistant_early_exit" not in self._settings:
             layers = self._model.module.config.get_text_config(decoder=True).num_hidden_layers
             self._settings["assistant_early_exit"] = max(1, int(layers) // 2)

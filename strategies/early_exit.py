@@ -20,9 +20,15 @@ class Params(Drafting):
 
     assistant_early_exit: int | None = setting(
         None,
-        "How many of the model's layers draft; without a number, half of them.",
+        "How many of the model's layers draft; without a number, as many as pay with an exit that "
+        "was trained, or else half of them.",
         kind=int,
         low=1,
+    )
+    trained_exit: bool = setting(
+        True,
+        "Leave the layers by what was trained to follow them, where something was: smollm2 behind "
+        "2, 4 and 8. Else by the model's own last norm and output matrix, as in transformers.",
     )
 
 
@@ -30,8 +36,8 @@ class Params(Drafting):
 def early_exit(run: Run, params: Params) -> Decoding:
     """Lets the model's first layers write ahead and keeps what the whole model agrees with.
 
-    Needs no second model: both share weights and cache. Pays only where a model was trained to be
-    left early; elsewhere few drafts are kept.
+    Needs no second model: both share weights and cache. Pays only where something was trained to
+    follow the layers, or they themselves to be left early; elsewhere few drafts are kept.
     """
     pace = Pace(params)
     return speculate(run, by_model(run, params, pace), do_sample=params.do_sample, heard=pace.heard)

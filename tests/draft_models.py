@@ -15,6 +15,7 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from engine import small_weights, trained
+from engine.exits import Exit
 from engine.heads import Heads
 from engine.model import Model
 from tests.tiny import ALPHABET, KINDS, SHAPE, SIZE, SPECIAL, TOKENS, tiny
@@ -77,8 +78,9 @@ def readable(reverse: bool = False) -> Any:
 
 
 def train(target: Model, folder: Path, patch: pytest.MonkeyPatch, *, kept: int = 150) -> None:
-    """Have files as if a draft and heads had been trained for a tiny Llama: its own first layer,
-    and heads that know nothing. Only the last tokens of its vocabulary are scored."""
+    """Have files as if a draft, heads and an exit had been trained for a tiny Llama: its own first
+    layer, and behind that heads and an exit that know nothing. Only the last tokens of its
+    vocabulary are scored."""
     module: Any = target.module
     embedding, output = module.model.embed_tokens.weight.data, module.lm_head.weight.data
     ids = torch.arange(len(output) - kept, len(output), dtype=torch.int32)
@@ -95,6 +97,10 @@ def train(target: Model, folder: Path, patch: pytest.MonkeyPatch, *, kept: int =
         about = {"inner": 16, "depth": 2}
         file = folder / f"tiny-heads-{number}.safetensors"
         small_weights.save({**dict(half), **({} if number else {"kept": ids})}, about, file)
+    leaving = Exit(module.model.norm, inner=16)
+    nn.init.normal_(leaving.down_proj.weight)
+    exits = nn.ModuleDict({"1": leaving}).state_dict()
+    small_weights.save({"kept": ids, **exits}, {"inner": 16}, folder / "tiny-exits.safetensors")
     patch.setattr(trained, "FOLDER", folder)
     patch.setitem(
         trained.TARGETS, "tiny", trained._Target((*embedding.shape,), (*trained.mark(embedding),))

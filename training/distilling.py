@@ -94,12 +94,19 @@ def unlike(logits: Tensor, batch: Batch, output: Tensor) -> Tensor:
 def draft_loss(draft: LlamaForCausalLM, output: Tensor) -> Callable[[Batch], Tensor]:
     """How unlike the model a draft model is."""
 
-    def loss(batch: Batch) -> Tensor:
-        body: Any = draft.model
-        own = body(input_ids=batch.tokens, use_cache=False).last_hidden_state
-        return unlike(linear(own, output), batch, output)
+    own = states_of(draft)
+    return lambda batch: unlike(linear(own(batch.tokens, batch.states), output), batch, output)
 
-    return loss
+
+def states_of(draft: LlamaForCausalLM) -> Callable[[Tensor, Tensor], Tensor]:
+    """What a draft model makes of tokens, (texts, length), and needs none of the model's states."""
+    body: Any = draft.model
+
+    def own(tokens: Tensor, states: Tensor) -> Tensor:
+        last: Tensor = body(input_ids=tokens, use_cache=False).last_hidden_state
+        return last
+
+    return own
 
 
 def heads_loss(heads: Heads) -> Callable[[Batch], Tensor]:

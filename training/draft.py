@@ -31,8 +31,16 @@ from engine.model import Model
 import torch
 from torch import Tensor, nn
 
-from training.distilling import Course, batches, draft_loss, heads_loss, learn, small
-from training.measuring import draft_acceptance, heads_acceptance
+from training.distilling import (
+    Course,
+    batches,
+    draft_loss,
+    heads_loss,
+    learn,
+    small,
+    states_of,
+)
+from training.measuring import acceptance, heads_acceptance
 from training.prompts import Prompts
 from training.writing import Writer, Written
 
@@ -45,7 +53,7 @@ def main() -> None:
     model = models.load(options.model, dtype="bfloat16")
     if model.device.type == "cuda":
         group(model.module)
-    told: dict[str, Any] = {"settings": _told(options), "torch": torch.__version__}
+    told: dict[str, Any] = {"settings": settings_told(options), "torch": torch.__version__}
     training, held_back = written(model, options)
     module: Any = model.module
     output = module.get_output_embeddings().weight.detach()
@@ -60,7 +68,7 @@ def main() -> None:
     told["draft_loss"] = learn(draft, draft_loss(draft, output[kept]), given, course)
     save(draft, kept, {"layers": len(options.layers)}, f"{NAME}-draft", options.into)
     read_back(draft, f"{NAME}-draft", options.into)
-    told["draft_acceptance"] = draft_acceptance(draft, kept, output, held_back)
+    told["draft_acceptance"] = acceptance(states_of(draft), kept, output, held_back)
     print(told["draft_acceptance"], flush=True)
 
     embedding = module.get_input_embeddings().weight.detach()
@@ -161,7 +169,8 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _told(options: argparse.Namespace) -> dict[str, Any]:
+def settings_told(options: argparse.Namespace) -> dict[str, Any]:
+    """What of the options says how something was trained."""
     return {key: value for key, value in vars(options).items() if key not in ("model", "into")}
 
 

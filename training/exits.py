@@ -1,12 +1,13 @@
-"""Trains exits behind the embedded model's first layers, and measures whether they would pay.
+"""Trains exits behind the embedded model's first layers, and measures how often they are right.
 
-    python training/exits.py [--model smollm2] [--exits 3 6 10 15] [--json FILE]
+    python training/exits.py [--model smollm2] [--exits 2 4 8] [--into models]
 
-An exit makes of the state after some layers what the model would say in the end. All learn from the
-same texts as other drafts do (``writing``), and are held against texts of prompts they never saw.
-What one would give at most follows from how often it is right, and from how much of the model it
-runs for a token: passes that judge several tokens are taken to cost no more than for one, and
-nothing else to cost anything. Needs torch and transformers.
+An exit makes of the state after some layers what the model would say in the end. All learn together
+from the same texts as other drafts do (``writing``), are kept in eight bits, read back and held
+against texts of prompts they never saw. What one gives at most follows from how often it is right,
+and from how much of the model it runs for a token: passes that judge several tokens are taken to
+cost no more than for one, and nothing else to cost anything. Needs torch and transformers, and a
+GPU of 141 GB, or ``--tiny`` to see that it works.
 """
 
 from __future__ import annotations
@@ -16,109 +17,81 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from engine import models
 from engine.attention import group
+from engine.exits import Exit
 
 # isort: split
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, silu
+from torch.nn.functional import linear
 from transformers import PreTrainedModel
 
 from training.distilling import Batch, Course, batches, learn, unlike
-from training.draft import commonest, written
-from training.measuring import TEXTS, Mean
-from training.writing import Written, fresh
+from training.draft import NAME, commonest, read_back, save, settings_told, written
+from training.measuring import acceptance
 
 LONGEST = 8  # tokens of a draft that are thought of
 
 
-class Exit(nn.Module):
-    """What follows the layers that are run: it begins as the model's own norm."""
-
-    def __init__(self, model: PreTrainedModel, inner: int) -> None:
-        super().__init__()
-        theirs: Any = model.base_model
-        width, norm = model.config.hidden_size, theirs.norm
-        self.before = nn.RMSNorm(width, norm.variance_epsilon)
-        self.up = nn.Linear(width, inner, bias=False)
-        self.down = nn.Linear(inner, width, bias=False)
-        self.after = nn.RMSNorm(width, norm.variance_epsilon)
-        nn.init.zeros_(self.down.weight)
-        self.to(norm.weight.device)
-        self.after.load_state_dict({"weight": norm.weight.float()})
-
-    def forward(self, states: Tensor) -> Tensor:
-        """(…, width) after some layer to (…, width) that the output matrix reads."""
-        states = states.float()
-        own: Tensor = self.after(states + self.down(silu(self.up(self.before(states)))))
-        return own
-
-
-class Paying(NamedTuple):
-    """What an exit is worth."""
-
-    layers: int
-    greedy: float  # how often it names the model's own most probable token
-    new: float  # the same where texts do not repeat themselves
-    cost: float  # of a drafted token, in passes of the model
-    faster: float  # at most
-    length: int  # with drafts of so many tokens
-
-
 def main() -> None:
     options = _options()
-    gpu = torch.cuda.is_available()
-    model = models.load(options.model, dtype="bfloat16" if gpu else "float32")
-    if gpu:
+    model = models.load(options.model, dtype="bfloat16")
+    if model.device.type == "cuda":
         group(model.module)
-    module: Any = model.module
+    told: dict[str, Any] = {"settings": settings_told(options), "torch": torch.__version__}
     training, held_back = written(model, options)
+    module: Any = model.module
     output = module.get_output_embeddings().weight.detach()
-    kept, _ = commonest(training, options.kept)
-    found = []
-    for place, layers in enumerate(options.exits):
-        leaving = Exit(module, options.inner)
-        course = Course(options.step_texts, options.steps, options.rate)
-        given = batches(training, course.texts, options.seed)
-        learn(leaving, exit_loss(leaving, place, output[kept]), given, course)
-        greedy, new = named(leaving, place, kept, output, held_back)
-        cost = share(module, layers, leaving, output[kept])
-        found.append(Paying(layers, greedy, new, round(cost, 3), *at_most(greedy, cost)))
-        print(found[-1]._asdict(), flush=True)
-    if options.json:
-        told = [each._asdict() for each in found]
-        options.json.write_text(json.dumps(told, indent=1) + "\n")
+    kept, coverage = commonest(training, options.kept)
+    told["tokens_written"] = sum(part.tokens.numel() for part in training)
+    told["share_of_tokens_kept"] = round(coverage, 4)
+
+    norm = module.base_model.norm
+    exits = nn.ModuleDict({str(layers): Exit(norm, options.inner) for layers in options.exits})
+    course = Course(options.step_texts, options.steps, options.rate)
+    given = batches(training, course.texts, options.seed)
+    told["loss"] = learn(exits, exits_loss(exits, output[kept]), given, course)
+    options.into.mkdir(exist_ok=True, parents=True)
+    save(exits, kept, {"inner": options.inner}, f"{NAME}-exits", options.into)
+    read_back(exits, f"{NAME}-exits", options.into)
+    told["acceptance"] = {}
+    for place, (layers, leaving) in enumerate(exits.items()):
+        own = _behind(leaving, place)
+        right: dict[str, float] = acceptance(own, kept, output, held_back)
+        cost = share(module, int(layers), leaving, output[kept])
+        faster, length = at_most(right["greedy"], cost)
+        estimate = {"cost": round(cost, 3), "at_most": faster, "with_drafts_of": length}
+        told["acceptance"][layers] = {**right, **estimate}
+        print(layers, told["acceptance"][layers], flush=True)
+    (options.into / f"{NAME}-exits-training.json").write_text(json.dumps(told, indent=1) + "\n")
 
 
-def exit_loss(leaving: Exit, place: int, output: Tensor) -> Callable[[Batch], Tensor]:
-    """How unlike the model an exit is that reads the states at some place."""
-    return lambda batch: unlike(linear(leaving(batch.states[:, :, place]), output), batch, output)
+def _behind(leaving: nn.Module, place: int) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda tokens, states: leaving(states[:, :, place])
 
 
-@torch.inference_mode()
-def named(
-    leaving: Exit, place: int, kept: Tensor, output: Tensor, texts: Written
-) -> tuple[float, float]:
-    """How often an exit names what the model takes in greedy texts, and where these are new."""
-    greedy, new = Mean(), Mean()
-    for at in range(0, len(texts.tokens), TEXTS):
-        tokens, states, starts, is_greedy = (part[at : at + TEXTS] for part in texts)
-        drafted = kept[linear(leaving(states[:, :, place]), output[kept].float()).argmax(-1)]
-        right = drafted == linear(states[:, :, -1], output).argmax(-1)
-        answer = torch.arange(tokens.shape[1], device=tokens.device) >= starts[:, None]
-        answer &= is_greedy[:, None]
-        greedy.add(right, answer)
-        new.add(right, answer & fresh(tokens))
-    return greedy.rounded, new.rounded
+def exits_loss(exits: nn.ModuleDict, output: Tensor) -> Callable[[Batch], Tensor]:
+    """How unlike the model exits are that read its states, the first the first of them, and so on:
+    all together."""
+
+    def loss(batch: Batch) -> Tensor:
+        states = enumerate(exits.values())
+        losses = [
+            unlike(linear(leaving(batch.states[:, :, place]), output), batch, output)
+            for place, leaving in states
+        ]
+        return torch.stack(losses).mean()
+
+    return loss
 
 
-def share(model: PreTrainedModel, layers: int, leaving: Exit, output: Tensor) -> float:
+def share(model: PreTrainedModel, layers: int, leaving: nn.Module, output: Tensor) -> float:
     """What a token costs there, as a share of a pass: of the weights that are read for it."""
     body: Any = model.base_model
     layer = _size(body.layers[0])
@@ -142,20 +115,24 @@ def _size(module: nn.Module) -> int:
 
 def _options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--model", default="smollm2")
-    arguments.add_argument("--exits", type=int, nargs="+", default=[3, 6, 10, 15])
+    arguments.add_argument("--model", default=NAME)
+    arguments.add_argument("--into", type=Path, default=Path(__file__).parents[1] / "models")
     arguments.add_argument("--seed", type=int, default=1)
-    arguments.add_argument("--parts", type=int, default=2, help="times that texts are written")
-    arguments.add_argument("--texts", type=int, default=192, help="written together")
-    arguments.add_argument("--length", type=int, default=160)
-    arguments.add_argument("--measured", type=int, default=128, help="texts, held back")
+    arguments.add_argument("--parts", type=int, default=14, help="times that texts are written")
+    arguments.add_argument("--texts", type=int, default=4096, help="written together")
+    arguments.add_argument("--length", type=int, default=256)
+    arguments.add_argument("--measured", type=int, default=1024, help="texts, held back")
     arguments.add_argument("--kept", type=int, default=8192, help="tokens that drafts may use")
-    arguments.add_argument("--inner", type=int, default=1536)
-    arguments.add_argument("--step-texts", type=int, default=12)
-    arguments.add_argument("--steps", type=int, default=160)
-    arguments.add_argument("--rate", type=float, default=1e-3)
-    arguments.add_argument("--json", type=Path)
+    arguments.add_argument("--exits", type=int, nargs="+", default=[2, 4, 8], help="after layers")
+    arguments.add_argument("--inner", type=int, default=2048)
+    arguments.add_argument("--step-texts", type=int, default=128)
+    arguments.add_argument("--steps", type=int, default=5000)
+    arguments.add_argument("--rate", type=float, default=4e-3)
+    arguments.add_argument("--tiny", action="store_true", help="to see that it works")
     options = arguments.parse_args()
+    if options.tiny:
+        few = {"parts": 1, "texts": 16, "length": 48, "measured": 8, "step_texts": 4, "steps": 4}
+        vars(options).update(few)
     options.read = [*options.exits, -1]
     return options
 

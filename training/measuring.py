@@ -5,12 +5,11 @@ Knows what acceptance is. Refuses to know how drafts came about.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
-from transformers import LlamaForCausalLM
 
 from engine.heads import Heads
 from training.writing import Written, fresh
@@ -37,22 +36,21 @@ class Mean:
 
 
 @torch.inference_mode()
-def draft_acceptance(
-    draft: LlamaForCausalLM, kept: Tensor, output: Tensor, written: Written
+def acceptance(
+    own: Callable[[Tensor, Tensor], Tensor], kept: Tensor, output: Tensor, written: Written
 ) -> dict[str, float]:
-    """Of the tokens a draft model would write: those the model agrees with.
+    """Of the tokens a draft would write that makes states of its ``own`` of tokens and the model's
+    states: those the model agrees with.
 
     ``greedy`` counts equal most probable tokens where texts are greedy, ``new`` the same where they
     do not repeat themselves; ``sampled`` is the chance that a drawn token is kept, which is what
     the two distributions have in common.
     """
     greedy, new, sampled, covered = Mean(), Mean(), Mean(), Mean()
-    body: Any = draft.model
     for at in range(0, len(written.tokens), TEXTS):
         tokens, states, starts, is_greedy = (part[at : at + TEXTS] for part in written)
         with torch.autocast(tokens.device.type, torch.bfloat16):
-            own = body(input_ids=tokens, use_cache=False).last_hidden_state
-            q = linear(own, output[kept]).float().softmax(-1)
+            q = linear(own(tokens, states), output[kept]).float().softmax(-1)
             p = linear(states[:, :, -1], output).float().softmax(-1)
         answer = torch.arange(tokens.shape[1], device=tokens.device) >= starts[:, None]
         right = kept[q.argmax(-1)] == p.argmax(-1)

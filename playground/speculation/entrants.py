@@ -38,20 +38,15 @@ class Entrant:
         return self.strategy, self.settings
 
 
-# The ways of drafting that need no model of the same vocabulary: id, name, settings, who drafts.
-_DRAFTERS: tuple[tuple[str, str, dict[str, Any], str], ...] = (
-    (
-        "prompt_lookup",
-        "Prompt lookup",
-        {"prompt_lookup_num_tokens": 8},
-        "What followed the same words before is copied: drafting costs nothing.",
-    ),
-    (
-        "early_exit",
-        "Early exit",
-        {"num_assistant_tokens": 4},
-        "The model's own first layers draft.",
-    ),
+# A way of drafting: id, name, settings, who drafts.
+_Drafter = tuple[str, str, dict[str, Any], str]
+_LOOKUP: _Drafter = (
+    "prompt_lookup",
+    "Prompt lookup",
+    {"prompt_lookup_num_tokens": 8},
+    "What followed the same words before is copied: drafting costs nothing.",
+)
+_OTHERS: tuple[_Drafter, ...] = (
     (
         "universal_speculative",
         "Other vocabulary",
@@ -87,18 +82,33 @@ def entrants(
                 _why_not(lab, id),
                 about,
             )
-            for id, name, settings, about in (_draft_model(lab), *_DRAFTERS)
+            for id, name, settings, about in (
+                _draft_model(lab),
+                _LOOKUP,
+                _first_layers(lab),
+                *_OTHERS,
+            )
         ),
     )
 
 
-def _draft_model(lab: Playground) -> tuple[str, str, dict[str, Any], str]:
+def _draft_model(lab: Playground) -> _Drafter:
     """The draft that was trained for the model, used as it is usual; else the model itself."""
     trained = lab.defaults("speculative").get("assistant_model")
     if trained:
         return "speculative", "Draft model", {}, f"{trained} drafts, trained for this model."
     about = "No draft was trained for this model: it drafts for itself, which saves nothing."
     return "speculative", "Draft model", {"num_assistant_tokens": 5}, about
+
+
+def _first_layers(lab: Playground) -> _Drafter:
+    """The model's first layers with an exit that was trained for them, or as they are."""
+    trained = lab.defaults("early_exit").get("assistant_early_exit")
+    if trained:
+        about = f"The model's first {trained} layers draft, and an exit that was trained for them."
+        return "early_exit", "Early exit", {}, about
+    about = "The model's own first layers draft, though nobody trained them for it."
+    return "early_exit", "Early exit", {"num_assistant_tokens": 4}, about
 
 
 def able(lab: Playground, **how: Any) -> tuple[Entrant, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from engine import trained
 from engine.errors import PlaygroundError
 from engine.prompt import Chat
 from engine.settings import Limits
@@ -88,8 +89,8 @@ class Progress:
 def axes(lab: Playground, strategy: str, exits: Sequence[int] = ()) -> tuple[Axis, ...]:
     """The grid of a strategy, with the values that are usual; none where it has no such settings.
 
-    ``exits`` are the layers early exit may leave after; without them, three between the first and
-    the last.
+    ``exits`` are the layers early exit may leave after; without them, those that an exit was
+    trained for, or three between the first and the last.
     """
     found = lab.offered().get(strategy)
     known = set(found.own_settings) if found else set()
@@ -174,8 +175,8 @@ def _cell(values: tuple[Any, ...], lane: Lane) -> Cell:
 
 def _exits(lab: Playground, asked: Sequence[int]) -> tuple[int, ...]:
     layers = int(lab.model.module.config.get_text_config(decoder=True).num_hidden_layers)
-    usual = {max(1, layers * part // 4) for part in (1, 2, 3)}
-    return tuple(asked) or tuple(sorted(usual))
+    usual = sorted({max(1, layers * part // 4) for part in (1, 2, 3)})
+    return tuple(asked or trained.exit_layers(lab.model) or usual)
 
 
 def _bounded(axis: Axis, limits: Limits) -> Axis:

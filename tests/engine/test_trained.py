@@ -4,12 +4,14 @@ import gc
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine import trained
+from engine.early_exit import first_layers
 from engine.errors import PlaygroundError
 from engine.model import Model
 from tests.draft_models import train
@@ -74,9 +76,33 @@ def test_heads_are_read_from_all_their_files(target: Model) -> None:
     assert after.shape == (3, 32) and after.isfinite().all()
 
 
-def test_what_was_made_for_a_model_goes_with_it(target: Model) -> None:
+def test_an_exit_stands_in_the_place_of_the_norm_and_of_the_output_matrix(target: Model) -> None:
+    assert trained.exit_layers(target) == [1]
+    [(layers, leaving)] = trained.exits(target).items()
+    assert layers == 1 and trained.exits(target)[1] is leaving
+    ids = torch.tensor([[5, 9, 7, 40, 41]])
+    with torch.no_grad():
+        state = target.module(ids, output_hidden_states=True).hidden_states[1]
+        expected = target.module.lm_head(leaving.norm(state))[..., -KEPT:]
+        own = first_layers(target.module, 1)(ids, use_cache=False).logits[..., -KEPT:]
+        logits = first_layers(target.module, 1, leaving)(ids, use_cache=False).logits
+    torch.testing.assert_close(logits[..., -KEPT:], expected)
+    assert not torch.allclose(own, expected, atol=0.1)
+    assert logits.softmax(-1)[..., :-KEPT].count_nonzero() == 0
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda model: trained.draft(model).module,
+        lambda model: trained.heads(model),
+        lambda model: trained.exits(model)[1].norm,
+    ],
+    ids=["draft", "heads", "exit"],
+)
+def test_what_was_made_for_a_model_goes_with_it(target: Model, made: Any) -> None:
     module = _twin(target)
-    lives = weakref.ref(trained.draft(replace(target, module=module)).module)
+    lives = weakref.ref(made(replace(target, module=module)))
     assert lives() is not None
     del module
     gc.collect()
@@ -92,6 +118,7 @@ def _twin(target: Model) -> LlamaForCausalLM:
 def test_other_models_have_nothing(target: Model) -> None:
     other = tiny("gpt2")
     assert trained.target_of(other) is None and trained.heads(other) is None
+    assert trained.exits(other) == {} and trained.exit_layers(other) == []
     torch.manual_seed(8)
     alike = replace(target, module=LlamaForCausalLM(LlamaConfig(**SHAPE, **TOKENS)))
     for model in (other, alike):

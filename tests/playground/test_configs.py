@@ -114,9 +114,19 @@ def test_either_kind_of_watermark_is_saved_and_loaded(
     assert {name: again.to_dict()[name] for name in mark} == mark
 
 
-def test_what_no_config_can_hold_is_refused(lab: Playground) -> None:
-    with pytest.raises(PlaygroundError, match="no field for assistant_model"):
-        lab.configuration(("speculative", {"assistant_model": "stories15m"}))
+@pytest.mark.parametrize(
+    ("id", "settings", "lost"),
+    [
+        ("speculative", {"assistant_model": "stories15m"}, "assistant_model"),
+        ("universal_speculative", {}, "assistant_model"),  # whose default is a name
+        ("early_exit", {"assistant_early_exit": 1, "trained_exit": False}, "trained_exit"),
+    ],
+)
+def test_what_no_config_can_hold_is_refused(
+    lab: Playground, id: str, settings: dict[str, Any], lost: str
+) -> None:
+    with pytest.raises(PlaygroundError, match=f"no field for {lost}"):
+        lab.configuration((id, settings))
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from engine import models, trained
+from engine.early_exit import first_layers
 from engine.model import Model
 from engine.trace import Trace
 from playground import Playground
 from tests.draft_models import deep, train
+from tests.recordings import as_on_a_gpu
 from tests.tiny import SIZE, tiny
 
 PROMPT = "Hello there, hello"
@@ -55,6 +57,34 @@ def test_without_a_name_the_trained_draft_drafts(lab: Playground) -> None:
     for trace in (usual, named):
         assert trace.sequences[0].token_ids == greedy.sequences[0].token_ids
     assert {**fates(usual)}.keys() > {"accepted"}
+
+
+def test_without_a_number_the_trained_exit_drafts(lab: Playground) -> None:
+    ways = [{"assistant_early_exit": 2}, {"trained_exit": True}, {"trained_exit": False}]
+    sure = [("early_exit", {**SURE, **way}) for way in ways]
+    greedy, usual, two, one, untrained = compare(lab, "greedy", "early_exit", *sure)
+    assert usual.settings.items() >= {"assistant_early_exit": 1, **trained.LEAVING}.items()
+    assert lab.defaults("early_exit").items() >= trained.LEAVING.items()
+    for trace in (usual, one, two, untrained):
+        assert trace.draft_passes > 0
+        assert trace.sequences[0].token_ids == greedy.sequences[0].token_ids
+    least, own = (
+        min(step.token.id for step in trace.steps if "q" in step.notes)
+        for trace in (one, untrained)
+    )
+    assert own < SIZE - KEPT <= least, "an exit scores the tokens alone that were kept"
+    assert two.settings["assistant_early_exit"] == 2, "for which nothing was trained"
+
+
+def test_on_a_gpu_layers_are_recorded_for_each_way_of_leaving_them(
+    lab: Playground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choices = [("early_exit", {**SURE, "trained_exit": way}) for way in (True, False)]
+    expected = [fates(trace) for trace in compare(lab, *choices)]
+    as_on_a_gpu(monkeypatch)
+    twin = Playground(lab.model, drafts=[])
+    assert [fates(trace) for trace in compare(twin, *choices)] == expected
+    assert expected[0] != expected[1]
 
 
 def test_what_is_given_counts_more(lab: Playground) -> None:
@@ -104,6 +134,23 @@ def test_the_embedded_models_draft_writes_what_greedy_writes(
     assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
     assert trace.settings["assistant_model"] == "smollm2-draft"
     counted(trace, recounted(trace))
+
+
+@needs_weights
+def test_the_embedded_models_exits_write_what_greedy_writes_in_fewer_passes(
+    embedded: Playground,
+) -> None:
+    prompt = [{"role": "user", "content": "Why is the sky blue?"}]
+    ways = [("early_exit", {"assistant_early_exit": layers}) for layers in (2, 4, 8)]
+    choices = ["greedy", *ways, ("early_exit", {"assistant_early_exit": 2, "trained_exit": False})]
+    greedy, *exits, own = embedded.compare(prompt, choices, max_new_tokens=24)
+    assert trained.exit_layers(embedded.model) == [2, 4, 8]
+    for trace in (*exits, own):
+        assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
+        counted(trace, recounted(trace))
+    # About half of what such exits draft is kept, and of what the model's own norm drafts nothing.
+    most = 2 * fates(own)["accepted"] + 4
+    assert all(fates(trace)["accepted"] > most for trace in exits)
 
 
 @needs_weights
@@ -163,14 +210,19 @@ def by_hand(target: Model, draft: Model, ids: list[int], length: int) -> dict[in
     return rounds
 
 
+@pytest.mark.parametrize("strategy", ["speculative", "early_exit"])
 def test_acceptance_is_what_both_models_give_when_they_are_asked_one_by_one(
-    lab: Playground,
+    lab: Playground, strategy: str
 ) -> None:
     way = {**SURE, "num_assistant_tokens": 3, "eos_token_id": None}
-    [trace] = compare(lab, ("speculative", way), max_new_tokens=40)
+    [trace] = compare(lab, (strategy, way), max_new_tokens=40)
     assert len(trace.sequences[0].token_ids) == 40
     ids = [token.id for token in trace.prompt_tokens]
-    expected = by_hand(lab.model, trained.draft(lab.model), ids, 40)
+    draft = trained.draft(lab.model)
+    if strategy == "early_exit":
+        early = first_layers(lab.model.module, 1, trained.exits(lab.model)[1])
+        draft = replace(lab.model, module=early)
+    expected = by_hand(lab.model, draft, ids, 40)
     assert recounted(trace) == expected
     counted(trace, expected)
     assert sum(kept for _, kept in expected.values()) > 0

@@ -12,12 +12,23 @@ from safetensors.torch import load_file
 from torch import nn
 
 from engine import small_weights
+from engine.exits import Exit
 from engine.heads import Heads
 from tests.tiny import KINDS
-from training.distilling import Batch, Course, batches, draft_loss, heads_loss, learn, small, worth
+from training.distilling import (
+    Batch,
+    Course,
+    batches,
+    draft_loss,
+    heads_loss,
+    learn,
+    small,
+    states_of,
+    worth,
+)
 from training.draft import commonest, read_back, save
-from training.exits import Exit, at_most, exit_loss, named, share
-from training.measuring import draft_acceptance, heads_acceptance
+from training.exits import at_most, exits_loss, share
+from training.measuring import acceptance, heads_acceptance
 from training.prompts import Prompt
 from training.writing import Writer, Written, fresh
 
@@ -84,7 +95,7 @@ def test_a_draft_learns_what_the_model_says(module, written):
     curve = learn(draft, draft_loss(draft, output[kept]), given, Course(16, 60, 3e-3))
     assert curve[-1][1] < 0.85 * curve[0][1]
     assert 0.9 < coverage <= 1
-    told = draft_acceptance(draft, kept, output, written)
+    told = acceptance(states_of(draft), kept, output, written)
     assert 0 < told["sampled"] <= 1 and told["greedy"] <= told["covered"] <= 1
 
 
@@ -92,7 +103,7 @@ def test_a_draft_of_all_layers_is_kept_entirely(module, written):
     output = module.get_output_embeddings().weight.detach()
     everything = torch.arange(len(output))
     draft = small(module, [0, 1])
-    told = draft_acceptance(draft, everything, output, written)
+    told = acceptance(states_of(draft), everything, output, written)
     # Rounding to 16 bits may turn a few near ties.
     assert told["greedy"] > 0.95 and told["sampled"] > 0.95 and told["covered"] == 1
 
@@ -125,8 +136,9 @@ def test_what_is_kept_is_what_was_learnt_but_for_rounding(tmp_path, module):
 
 def test_files_that_come_with_the_repository_are_small_and_whole():
     told = json.loads((MODELS / "smollm2-training.json").read_text())
+    exits = json.loads((MODELS / "smollm2-exits-training.json").read_text())
     heads = {"inner": 1536, "depth": 4, "layers": [10, 20, 30]}
-    for kind, about in (("draft", {"layers": 3}), ("heads", heads)):
+    for kind, about in (("draft", {"layers": 3}), ("heads", heads), ("exits", {"inner": 2048})):
         files = sorted(MODELS.glob(f"smollm2-{kind}-*.safetensors"))
         assert len(files) == int(files[0].stem.rsplit("-", 1)[1])
         kept = load_file(files[0])["kept"]
@@ -136,20 +148,25 @@ def test_files_that_come_with_the_repository_are_small_and_whole():
             assert small_weights.load(file)[1] == about
     assert told["draft_acceptance"]["new"] > 0.65
     assert min(told["heads_acceptance"]["best"]) > 0.6
+    assert min(behind["greedy"] for behind in exits["acceptance"].values()) > 0.5
 
 
 def test_an_exit_begins_as_the_models_own_end_and_learns_to_say_what_it_says(module, written):
     output = module.get_output_embeddings().weight
-    every = torch.arange(len(output))
-    last, early = Exit(module, inner=32), Exit(module, inner=32)
-    states = written.states[:, :, :1]  # after the first of two layers
-    assert torch.equal(last(states), module.base_model.norm(states.float()))
-    loss = exit_loss(early, 0, output)
-    given = batches([written], 8, seed=1)
-    before = named(early, 0, every, output, written)
-    curve = learn(early, loss, given, Course(8, 120, 1e-2))
+    every, norm = torch.arange(len(output)), module.base_model.norm
+    exits = nn.ModuleDict({"1": Exit(norm, inner=32), "2": Exit(norm, inner=32)})
+    early, _ = exits.values()
+    states = written.states[:, :, 0]  # after the first of two layers
+    assert torch.equal(early(states), norm(states.float()))
+
+    def right() -> float:
+        own = acceptance(lambda tokens, states: early(states[:, :, 0]), every, output, written)
+        return own["greedy"]
+
+    before, given = right(), batches([written], 8, seed=1)
+    curve = learn(exits, exits_loss(exits, output), given, Course(8, 120, 1e-2))
     assert curve[-1][1] < curve[0][1]
-    assert named(early, 0, every, output, written) > before
+    assert right() > before
     assert 0 < share(module, 1, early, output[:10]) < share(module, 2, early, output) < 2
 
 

@@ -219,7 +219,8 @@ def _settings(limits: Limits, tokens: int) -> Mapping[str, Any]:
             "layer": _slider(
                 "layer",
                 (0, 32, 0, 1),
-                "After how many of the model's layers early exit drafts; 0 is half of them.",
+                "After how many of the model's layers early exit drafts; 0 is where an exit was "
+                "trained that pays, or else half of them.",
                 "exit layer",
             ),
             "sampling": gr.Checkbox(
