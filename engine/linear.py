@@ -30,7 +30,7 @@ ROWS = range(4, 33)  # what packed weights are for: up to three rows the stored 
 FEW = range(1, 9)  # and weights in eight bits
 _WORTH = 0.95  # of the stored weight's time: less gained than this is noise
 _TRIED = 12  # rows
-_SOME = 4  # every so many layers are timed: enough to be more than a cache holds
+_SOME = 9  # every so many layers are timed: were it even, all would be of one kind
 _TIMES = 3
 
 
