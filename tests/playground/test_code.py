@@ -313,6 +313,15 @@ def test_the_trained_draft_drafts_in_plain_transformers_too(embedded, run):
     same(rows, trace, embedded)
 
 
+def test_layers_with_a_trained_exit_draft_in_plain_transformers_without_it(embedded, run):
+    program = code(embedded, PROMPT, "early_exit", max_new_tokens=12)
+    formatted(program)
+    assert "assistant_early_exit=2" in program and "knows no exits" in program
+    [trace] = embedded.compare(PROMPT, ["early_exit"], max_new_tokens=12)
+    rows, _ = run(program, embedded)
+    same(rows, trace, embedded)
+
+
 # What transformers cannot repeat
 
 
