@@ -13,7 +13,6 @@ GPU of 141 GB, or ``--tiny`` to see that it works.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +21,10 @@ from typing import Any
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from engine import models
-from engine.attention import group
 from engine.exits import Exit
+from training.distilling import Batch, Course, batches, learn, unlike
+from training.lesson import FEW, NAME, arguments, begun, read_back, save, tell
+from training.measuring import acceptance
 
 # isort: split
 import torch
@@ -32,44 +32,29 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from transformers import PreTrainedModel
 
-from training.distilling import Batch, Course, batches, learn, unlike
-from training.draft import NAME, commonest, read_back, save, settings_told, written
-from training.measuring import acceptance
-
 LONGEST = 8  # tokens of a draft that are thought of
 
 
 def main() -> None:
     options = _options()
-    model = models.load(options.model, dtype="bfloat16")
-    if model.device.type == "cuda":
-        group(model.module)
-    told: dict[str, Any] = {"settings": settings_told(options), "torch": torch.__version__}
-    training, held_back = written(model, options)
+    model, training, held_back, output, kept, told = begun(options)
     module: Any = model.module
-    output = module.get_output_embeddings().weight.detach()
-    kept, coverage = commonest(training, options.kept)
-    told["tokens_written"] = sum(part.tokens.numel() for part in training)
-    told["share_of_tokens_kept"] = round(coverage, 4)
-
     norm = module.base_model.norm
     exits = nn.ModuleDict({str(layers): Exit(norm, options.inner) for layers in options.exits})
     course = Course(options.step_texts, options.steps, options.rate)
     given = batches(training, course.texts, options.seed)
     told["loss"] = learn(exits, exits_loss(exits, output[kept]), given, course)
-    options.into.mkdir(exist_ok=True, parents=True)
     save(exits, kept, {"inner": options.inner}, f"{NAME}-exits", options.into)
     read_back(exits, f"{NAME}-exits", options.into)
     told["acceptance"] = {}
     for place, (layers, leaving) in enumerate(exits.items()):
-        own = _behind(leaving, place)
-        right: dict[str, float] = acceptance(own, kept, output, held_back)
+        right = acceptance(_behind(leaving, place), kept, output, held_back)
         cost = share(module, int(layers), leaving, output[kept])
         faster, length = at_most(right["greedy"], cost)
         estimate = {"cost": round(cost, 3), "at_most": faster, "with_drafts_of": length}
         told["acceptance"][layers] = {**right, **estimate}
         print(layers, told["acceptance"][layers], flush=True)
-    (options.into / f"{NAME}-exits-training.json").write_text(json.dumps(told, indent=1) + "\n")
+    tell(told, f"{NAME}-exits", options.into)
 
 
 def _behind(leaving: nn.Module, place: int) -> Callable[[Tensor, Tensor], Tensor]:
@@ -114,25 +99,14 @@ def _size(module: nn.Module) -> int:
 
 
 def _options() -> argparse.Namespace:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--model", default=NAME)
-    arguments.add_argument("--into", type=Path, default=Path(__file__).parents[1] / "models")
-    arguments.add_argument("--seed", type=int, default=1)
-    arguments.add_argument("--parts", type=int, default=14, help="times that texts are written")
-    arguments.add_argument("--texts", type=int, default=4096, help="written together")
-    arguments.add_argument("--length", type=int, default=256)
-    arguments.add_argument("--measured", type=int, default=1024, help="texts, held back")
-    arguments.add_argument("--kept", type=int, default=8192, help="tokens that drafts may use")
-    arguments.add_argument("--exits", type=int, nargs="+", default=[2, 4, 8], help="after layers")
-    arguments.add_argument("--inner", type=int, default=2048)
-    arguments.add_argument("--step-texts", type=int, default=128)
-    arguments.add_argument("--steps", type=int, default=5000)
-    arguments.add_argument("--rate", type=float, default=4e-3)
-    arguments.add_argument("--tiny", action="store_true", help="to see that it works")
-    options = arguments.parse_args()
+    known = arguments(__doc__.splitlines()[0])
+    known.add_argument("--exits", type=int, nargs="+", default=[2, 4, 8], help="after layers")
+    known.add_argument("--inner", type=int, default=2048)
+    known.add_argument("--steps", type=int, default=5000)
+    known.add_argument("--rate", type=float, default=4e-3)
+    options = known.parse_args()
     if options.tiny:
-        few = {"parts": 1, "texts": 16, "length": 48, "measured": 8, "step_texts": 4, "steps": 4}
-        vars(options).update(few)
+        vars(options).update(FEW, steps=4)
     options.read = [*options.exits, -1]
     return options
 

@@ -26,8 +26,8 @@ from training.distilling import (
     states_of,
     worth,
 )
-from training.draft import commonest, read_back, save
 from training.exits import at_most, exits_loss, share
+from training.lesson import commonest, read_back, save
 from training.measuring import acceptance, heads_acceptance
 from training.prompts import Prompt
 from training.writing import Writer, Written, fresh
