@@ -29,8 +29,14 @@ from engine.embedded_smollm2 import SMOLLM2
 
 HERE = Path(__file__).resolve().parents[1]
 CACHE = "DECODING_PLAYGROUND_CACHE"
+TELL = """
+first = time.time()
+import json, resource
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+print(json.dumps({"imported": imported, "loaded": loaded, "first": first, "peak_MB": peak}))
+"""
 START = """
-import json, resource, sys, time
+import time
 from playground import Playground
 imported = time.time()
 lab = Playground()
@@ -38,19 +44,15 @@ loaded = time.time()
 for update in lab.stream("The quick brown fox", ["greedy"], max_new_tokens=1):
     if update.steps:
         break
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-print(json.dumps({"imported": imported, "loaded": loaded, "first": time.time(), "peak_MB": peak}))
 """
 PLAIN = """
-import json, resource, sys, time
+import sys, time
 from transformers import AutoModelForCausalLM, AutoTokenizer
 imported = time.time()
 model = AutoModelForCausalLM.from_pretrained(sys.argv[1])
 tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
 loaded = time.time()
 model.generate(**tokenizer("The quick brown fox", return_tensors="pt"), max_new_tokens=1)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-print(json.dumps({"imported": imported, "loaded": loaded, "first": time.time(), "peak_MB": peak}))
 """
 
 
@@ -83,7 +85,7 @@ def start(program: str, further: dict[str, str] | None = None) -> dict[str, floa
     environment = {**os.environ, **(further or {})}
     begun = time.time()
     said = subprocess.run(
-        [sys.executable, "-c", program, str(SMOLLM2.home)],
+        [sys.executable, "-c", program + TELL, str(SMOLLM2.home)],
         cwd=HERE,
         env=environment,
         check=True,
