@@ -14,9 +14,9 @@ import sys
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-from engine.garbage import uncollected
+from engine.importing import importing
 
-with uncollected(lasting=True):
+with importing():
     from engine import trained
     from engine.models import DEFAULT, EMBEDDED
     from playground import Limits, Playground, PlaygroundError

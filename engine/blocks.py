@@ -177,7 +177,7 @@ def _try(model: PreTrainedModel, visible: int, kernels: Kernels) -> None:
     plan.slots = torch.arange(visible - 9, visible, device=model.device)
     seen = torch.zeros(9, visible, dtype=torch.bool, device=model.device)
     seen[:, -9:] = torch.ones(9, 9, dtype=torch.bool, device=model.device).tril()
-    model(
+    model.base_model(
         input_ids=tokens[None],
         position_ids=(tokens - 5)[None],
         attention_mask=seen[None, None],

@@ -13,14 +13,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected(*, lasting: bool = False) -> Iterator[None]:
-    """Collect nothing meanwhile; what is ``lasting`` is never looked through afterwards either."""
+def uncollected() -> Iterator[None]:
+    """Collect nothing meanwhile."""
     before = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if lasting:
-            gc.freeze()
         if before:
             gc.enable()

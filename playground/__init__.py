@@ -1,8 +1,8 @@
 """What people use: the Python API, the command line, exports, and the page."""
 
-from engine.garbage import uncollected
+from engine.importing import importing
 
-with uncollected(lasting=True):
+with importing():
     from engine.errors import PlaygroundError
     from engine.pace import Pace
     from engine.settings import Limits
