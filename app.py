@@ -21,7 +21,7 @@ with importing():
     from engine.models import DEFAULT, EMBEDDED
     from playground import Limits, Playground, PlaygroundError
     from playground.ui.loading import Labs
-    from playground.ui.look import CSS, HEAD, JS, theme
+    from playground.ui.look import look
     from playground.ui.page import build
 
 _LIMITS = {
@@ -56,15 +56,12 @@ def main() -> None:
     build(labs, limits).launch(
         server_name=flags.host,
         server_port=flags.port,
-        theme=theme(),
-        css_paths=CSS,
-        js=JS,
-        head=HEAD,
         max_file_size=limits.upload_bytes,  # Gradio takes uploads of any size else
         enable_monitoring=False,
         run_history=False,
         footer_links=["api", "gradio", "settings"],
         mcp_server=True,
+        **look(),
     )
 
 

@@ -38,7 +38,7 @@ from engine.trace import (
 from engine.trace import Sequence as Returned
 from playground import configs
 from playground.ui.loading import Labs
-from playground.ui.look import CSS, theme
+from playground.ui.look import look
 from playground.ui.page import build
 from strategies import find, registered
 
@@ -150,8 +150,7 @@ def trace(steps: list[Step], leads: list[int], stop: Stop) -> Trace:
 
 def main() -> None:
     page = build(Labs(["scripted"], lambda _: Lab()), Limits())  # type: ignore[arg-type, return-value]
-    look = {"theme": theme(), "css_paths": [CSS], "run_history": False, "quiet": True}
-    page.launch(server_port=int(sys.argv[1]), **look)
+    page.launch(server_port=int(sys.argv[1]), run_history=False, quiet=True, **look())
 
 
 if __name__ == "__main__":

@@ -5,23 +5,32 @@ Nothing here is fetched: a font from a web service would be a request that leave
 
 from __future__ import annotations
 
+from typing import Any
+
 import gradio as gr
 
 from playground.ui import web
 
-CSS = [web.path(f"{name}.css") for name in ("page", "reach", "labs", "speculative")]
-JS = web.text("reach.js")
-# In the head, as Gradio asks for the first things before it runs the page's own script.
-HEAD = f"<script>{web.text('streams.js')}</script>"
-
+_STYLES = ("page", "reach", "labs", "speculative")
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 _MONO = ("ui-monospace", "Consolas", "DejaVu Sans Mono", "monospace")
 _RED, _DARK_RED = "#dc2626", "#b91c1c"
 
 
-def theme() -> gr.themes.Base:
-    """The page's theme; light and dark follow the visitor's system."""
-    look = gr.themes.Default(
+def look() -> dict[str, Any]:
+    """What the page is launched with to look and act as ours."""
+    return {
+        "theme": _theme(),
+        "css_paths": [web.path(f"{name}.css") for name in _STYLES],
+        "js": web.text("reach.js"),
+        # In the head, as Gradio asks for the first things before it runs the page's own script.
+        "head": f"<script>{web.text('streams.js')}</script>",
+    }
+
+
+def _theme() -> gr.themes.Base:
+    """Light and dark follow the visitor's system."""
+    usual = gr.themes.Default(
         primary_hue="indigo",
         secondary_hue="indigo",
         neutral_hue="slate",
@@ -29,7 +38,7 @@ def theme() -> gr.themes.Base:
         font_mono=_MONO,
     )
     # Gradio's own quiet text has 2.6:1 on white, too faint to read; this has 4.8:1.
-    return look.set(
+    return usual.set(
         body_text_color_subdued="*neutral_500",
         body_text_color_subdued_dark="*neutral_400",
         input_placeholder_color="*neutral_500",

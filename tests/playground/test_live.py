@@ -88,6 +88,14 @@ def test_the_page_is_there_before_the_model_and_says_what_it_waits_for(server, b
         assert not page.locator("#loading").is_visible()
 
 
+def test_what_the_benchmark_serves_is_the_page_too(browser, tmp_path):
+    with (
+        served(["benchmarks/scripted.py", "{port}"], tmp_path / "log") as address,
+        opened(browser, address) as page,
+    ):
+        page.wait_for_selector("#run:not([disabled])")
+
+
 def test_run_runs_as_soon_as_it_can_be_pressed_however_long_the_cards_take(server, browser):
     address, gate, _ = server
     gate.write_text("0.3")

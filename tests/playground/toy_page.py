@@ -28,7 +28,7 @@ from engine.trace import (
 )
 from playground import configs
 from playground.ui.loading import Labs
-from playground.ui.look import CSS, HEAD, theme
+from playground.ui.look import look
 from playground.ui.page import build
 from strategies import find, registered
 
@@ -187,8 +187,7 @@ def main():
         return Lab(gate, time.sleep)
 
     page = build(Labs(["toy"], load), Limits())
-    looks = {"theme": theme(), "css_paths": CSS, "head": HEAD}
-    page.launch(server_port=port, run_history=False, quiet=True, **looks)
+    page.launch(server_port=port, run_history=False, quiet=True, **look())
 
 
 if __name__ == "__main__":
