@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine import trained
 from engine.errors import PlaygroundError
 from playground.lab import Playground
 
@@ -94,21 +95,27 @@ def entrants(
 
 def _draft_model(lab: Playground) -> _Drafter:
     """The draft that was trained for the model, used as it is usual; else the model itself."""
-    trained = lab.defaults("speculative").get("assistant_model")
-    if trained:
-        return "speculative", "Draft model", {}, f"{trained} drafts, trained for this model."
+    usual = lab.defaults("speculative").get("assistant_model")
+    if usual:
+        return "speculative", "Draft model", {}, f"{usual} drafts, trained for this model."
     about = "No draft was trained for this model: it drafts for itself, which saves nothing."
     return "speculative", "Draft model", {"num_assistant_tokens": 5}, about
 
 
 def _first_layers(lab: Playground) -> _Drafter:
     """The model's first layers with an exit that was trained for them, or as they are."""
-    trained = lab.defaults("early_exit").get("assistant_early_exit")
-    if trained:
-        about = f"The model's first {trained} layers draft, and an exit that was trained for them."
-        return "early_exit", "Early exit", {}, about
-    about = "The model's own first layers draft, though nobody trained them for it."
+    usual = lab.defaults("early_exit").get("assistant_early_exit")
+    if usual:
+        return "early_exit", "Early exit", {}, left_behind(lab, usual)
+    about = "The first half of the model's layers drafts, though nobody trained it to."
     return "early_exit", "Early exit", {"num_assistant_tokens": 4}, about
+
+
+def left_behind(lab: Playground, layers: int) -> str:
+    """Who drafts where the model is left behind so many layers."""
+    if layers in trained.exit_layers(lab.model):
+        return f"The model's first {layers} layers draft, and an exit that was trained for them."
+    return f"The model's first {layers} layers draft, though nobody trained them to."
 
 
 def able(lab: Playground, **how: Any) -> tuple[Entrant, ...]:

@@ -11,7 +11,7 @@ from engine.rounds import rounds
 from engine.settings import Limits
 from engine.trace import Update
 from playground import Playground
-from playground.speculation.entrants import PLAIN, Entrant
+from playground.speculation.entrants import PLAIN, Entrant, entrants
 from playground.speculation.ledger import ledger
 from playground.speculation.race import Lane, News, Race, race
 from playground.ui.speculative import form, markup
@@ -274,3 +274,13 @@ def test_sliders_reach_the_strategies_that_have_such_settings_and_stay_within_li
     }
     told = form.told(few, Entrant("Lookup", "prompt_lookup"), length=2, threshold=0.6, layer=5)
     assert told.settings == {"prompt_lookup_num_tokens": 2}
+
+
+def test_words_about_early_exit_are_of_the_layers_it_leaves_the_model_behind(lab):
+    early = next(one for one in entrants(lab) if one.strategy == "early_exit")
+    four, five = (
+        form.told(lab, early, length=0, threshold=None, layer=layer).about for layer in (4, 5)
+    )
+    assert "first 2 layers" in early.about and "an exit that was trained" in early.about
+    assert "first 4 layers" in four and "an exit that was trained" in four
+    assert "first 5 layers" in five and "nobody trained" in five

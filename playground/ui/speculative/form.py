@@ -16,7 +16,7 @@ from engine.errors import PlaygroundError
 from engine.prompt import Chat
 from engine.settings import Limits
 from playground import Playground
-from playground.speculation.entrants import Entrant, entrants
+from playground.speculation.entrants import Entrant, entrants, left_behind
 from playground.ui.parts import KINDS, Values
 from playground.ui.speculative import markup
 from playground.ui.speculative.prompts import EXAMPLES
@@ -136,7 +136,8 @@ def told(
         # What suits a drafter may be more than this server allows, or its strategy.
         most = known[name].highest(lab.limits)
         settings[name] = settings[name] if most is None else min(settings[name], int(most))
-    return replace(entrant, settings=settings)
+    about = left_behind(lab, layer) if "assistant_early_exit" in own else entrant.about
+    return replace(entrant, settings=settings, about=about)
 
 
 def _layers(lab: Playground) -> int:
