@@ -165,8 +165,9 @@ def _connect_form(
     runs: Runs,
 ) -> None:
     """Connect what reads the whole form: a run, a link, what the browser keeps, configurations."""
-    form, take = parts.form, parts.tabs.take
+    form, take, raced = parts.form, parts.tabs.take, parts.tabs.speculative.form
     inputs = inputs | {*form.fields}
+    everything = inputs | raced.inputs
 
     def asked(values: Values) -> list[Asked]:
         prompt, settings = values[form.prompt], shared(form, values)
@@ -179,8 +180,8 @@ def _connect_form(
     def state(values: Values) -> str:
         fields = {name: values[field] for name, field in form.shared.items()}
         chat = values[form.kind] == KINDS[1]
-        now = State.of(lab.model.name, values[form.prompt], chat, fields, taken(values))
-        return encode(now)
+        told = (values[form.prompt], chat, fields, taken(values), raced.changed(lab, values))
+        return encode(State.of(lab.model.name, *told))
 
     def run(values: Values, request: gr.Request) -> Iterator[str]:
         yield from runs.compare(lab, visitor(request), lambda: asked(values))
@@ -196,8 +197,8 @@ def _connect_form(
     starts = [parts.actions.run.click, form.prompt.submit]
     gr.on(starts, run, inputs, parts.live, **RUNNING)
     parts.actions.step.click(step, inputs, parts.live, **RUNNING)
-    parts.browser.changed(remember, inputs, parts.browser, **QUICK)
-    link = take.make_link.click(state, inputs, take.link, **QUICK)
+    parts.browser.changed(remember, everything, parts.browser, **QUICK)
+    link = take.make_link.click(state, everything, take.link, **QUICK)
     link.then(None, take.link, take.link, js=browser.LINK, **QUIET)
     configurations.connect_cards(
         take.configurations,

@@ -21,6 +21,12 @@ from playground import configs
 AUTOMATIC = "model's own"  # said where nothing is given
 NOTHING = "none"  # and where a generation config has no such field
 
+# What can stand in a field.
+_HELD: dict[Any, tuple[type, ...]] = {
+    gr.Textbox: (str, int, float),
+    gr.Number: (int, float),
+    gr.Checkbox: (bool,),
+}
 # A slider over a wider range cannot be aimed.
 _AIMABLE = {int: 1_000, float: 2}
 
@@ -106,6 +112,17 @@ def shown(setting: Setting, value: Any) -> Any:
     if setting.kind is object and isinstance(value, str) and not shows(setting, value, value):
         return json.dumps(value, ensure_ascii=False)  # bare, its commas would divide it
     return spelled(value)
+
+
+def fitting(field: Any, value: Any, usual: Any) -> Any:
+    """A value that the field can show: a link may come from anybody, or from a server with other
+    limits."""
+    if isinstance(field, gr.Slider):
+        number = type(value) in (int, float)
+        return max(field.minimum, min(value, field.maximum)) if number else usual
+    if isinstance(field, gr.Dropdown | gr.Radio):
+        return value if value in [choice for _, choice in field.choices] else usual
+    return value if type(value) in _HELD[type(field)] else usual
 
 
 def read(setting: Setting, shown: Any) -> Any:

@@ -16,7 +16,7 @@ from engine.errors import PlaygroundError
 from engine.settings import SHARED, Limits
 from playground.ui import forks, tab_events, watermark
 from playground.ui.card_events import buttons_now
-from playground.ui.controls import shown
+from playground.ui.controls import fitting, shown
 from playground.ui.deck import Deck
 from playground.ui.handlers import Runs, wished
 from playground.ui.loading import Labs
@@ -92,14 +92,6 @@ def _shown(name: str, value: Any) -> Any:
     return shown(SHARED[name], SHARED[name].default if value is None else value)
 
 
-def _fitting(field: Any, value: Any, usual: Any) -> Any:
-    """A value that the field can show: a link may come from a server with other limits."""
-    if not isinstance(field, gr.Slider):
-        return value
-    number = isinstance(value, int | float)
-    return max(field.minimum, min(value, field.maximum)) if number else usual
-
-
 def _connect_runs(page: gr.Blocks, parts: Parts, labs: Labs, runs: Runs) -> None:
     """Connect what holds, stops, forks and forgets runs."""
 
@@ -133,6 +125,7 @@ def _connect_runs(page: gr.Blocks, parts: Parts, labs: Labs, runs: Runs) -> None
 def _connect_arrival(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
     """Connect a visitor's arrival by a link, or back from a reload."""
     form, tabs = parts.form, parts.tabs
+    raced = tabs.speculative.form
 
     @spoken
     def arrive(deck: Deck, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
@@ -153,9 +146,10 @@ def _connect_arrival(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> No
             news |= {form.prompt: state.prompt, form.kind: KINDS[state.chat]}
             for name, field in form.shared.items():
                 usual = _shown(name, None)
-                news[field] = _fitting(field, state.shared.get(name, usual), usual)
+                news[field] = fitting(field, state.shared.get(name), usual)
             news[parts.deck] = deck.deal(state.cards[: limits.strategies]) if state.cards else deck
+            news |= raced.restored(state.race)
         return news
 
     outputs = [*form.fields, parts.deck, parts.model, parts.live, tabs.all, tabs.opened]
-    parts.browser.arrived(arrive, parts.deck, outputs, **QUICK)
+    parts.browser.arrived(arrive, parts.deck, [*outputs, *raced.restorable], **QUICK)

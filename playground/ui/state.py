@@ -33,12 +33,20 @@ class State:
     chat: bool = False
     shared: Mapping[str, Shown] = field(default_factory=dict)
     cards: tuple[tuple[str, Mapping[str, Shown]], ...] = ()
+    race: Mapping[str, Any] = field(default_factory=dict)  # what was changed in the tab Speculative
 
     @staticmethod
-    def of(model: str, prompt: str, chat: bool, shared: Mapping[str, Any], deck: Deck) -> State:
+    def of(
+        model: str,
+        prompt: str,
+        chat: bool,
+        shared: Mapping[str, Any],
+        deck: Deck,
+        race: Mapping[str, Any],
+    ) -> State:
         """The state of a form that shows these values."""
         cards = tuple((card.strategy, _given(card.values)) for card in deck.cards)
-        return State(model, prompt, chat, _given(shared), cards)
+        return State(model, prompt, chat, _given(shared), cards, race)
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Shown]:
@@ -65,6 +73,7 @@ def decode(text: str) -> State:
             chat=data["chat"] is True,
             shared=_values(data["shared"], SHARED),
             cards=tuple(_card(strategy, values) for strategy, values in data["cards"]),
+            race=dict(data.get("race", {})),  # links were made before there were races
         )
     except (ValueError, TypeError, KeyError, AttributeError, zlib.error, RecursionError) as error:
         raise PlaygroundError(f"this link cannot be read ({error})") from error

@@ -4,6 +4,7 @@ import json
 import re
 import threading
 
+import gradio as gr
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
@@ -284,3 +285,52 @@ def test_words_about_early_exit_are_of_the_layers_it_leaves_the_model_behind(lab
     assert "first 2 layers" in early.about and "an exit that was trained" in early.about
     assert "first 4 layers" in four and "an exit that was trained" in four
     assert "first 5 layers" in five and "nobody trained" in five
+
+
+def test_a_link_brings_the_race_along(browser, address):
+    chosen = ["Early exit", "Prompt lookup"]
+    with opened(browser, address) as page:
+        ready(page)
+        tab(page, "Speculative")
+        page.get_by_role("checkbox", name=LOOKUP).wait_for()
+        for box in page.locator("#spec-drafters input").all():
+            box.set_checked(box.get_attribute("name") in chosen)
+        page.fill("#spec-prompt textarea", EVIL)
+        page.locator("#spec-kind").get_by_label("message to answer").check()
+        fill(page, "spec-tokens", TOKENS)
+        fill(page, "spec-layer", 4)
+        page.locator("#spec-sampling input").check()
+        page.wait_for_selector("#spec-temperature input >> nth=0")
+        fill(page, "spec-temperature", 0.7)
+        tab(page, "Take it with you")
+        page.click("#make-link")
+        field = "#link textarea, #link input"
+        page.wait_for_function("f => document.querySelector(f).value.includes('#s=')", arg=field)
+        link = page.input_value(field)[len(address) :]
+    with opened(browser, address, link) as page:
+        for _ in range(2):
+            ready(page)
+            page.locator("#spec-prompt").wait_for()  # its tab is the open one
+            wait(lambda: sorted(ticked(page)) == chosen)
+            assert page.input_value("#spec-prompt textarea") == EVIL
+            assert page.locator("#spec-kind").get_by_label("message to answer").is_checked()
+            shown = {"tokens": TOKENS, "layer": 4, "temperature": 0.7, "length": 0}
+            for name, value in shown.items():
+                assert float(page.input_value(f"#spec-{name} input >> nth=0")) == value
+            page.reload()
+
+
+def ticked(page):
+    return page.locator("#spec-drafters input:checked").evaluate_all("all => all.map(b => b.name)")
+
+
+def test_what_a_link_has_of_a_race_that_the_form_cannot_show_is_left_out():
+    with gr.Blocks():
+        drawn = form.draw(Limits(max_new_tokens=30))
+    strange = {"tokens": 10**9, "layer": "five", "kind": "<b>", "threshold": 2, "seed": True}
+    news = drawn.restored({**strange, "drafters": "all", "sampling": 1, "evil": {}})
+    assert news[drawn.tokens] == 30
+    assert news[drawn.wished] is None
+    for field in (drawn.layer, drawn.kind, drawn.threshold, drawn.seed, drawn.sampling):
+        assert news[field] == field.value
+    assert news.keys() == {*drawn.restorable}

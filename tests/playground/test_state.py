@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import PlaygroundError
+from playground.ui.controls import fitting
 from playground.ui.deck import Deck
-from playground.ui.events import _fitting
 from playground.ui.state import LARGEST, State, decode, encode
 
 shown = st.one_of(st.text(), st.integers(-(10**6), 10**6), st.booleans())
@@ -30,6 +30,7 @@ shown = st.one_of(st.text(), st.integers(-(10**6), 10**6), st.booleans())
                 st.dictionaries(st.sampled_from(["seed", "repetition_penalty"]), shown),
             )
         ).map(tuple),
+        race=st.dictionaries(st.text(), shown | st.lists(shown)),
     )
 )
 def test_a_state_comes_back_as_it_was(state):
@@ -44,7 +45,7 @@ def test_a_link_has_only_characters_that_an_address_may_have():
 
 def test_the_state_of_a_form_leaves_out_what_is_empty():
     deck = Deck().deal((("sample", {"top_p": 0.9, "min_p": None, "top_k": ""}),))
-    state = State.of("smollm2", "p", False, {"seed": 0, "stop_strings": ""}, deck)
+    state = State.of("smollm2", "p", False, {"seed": 0, "stop_strings": ""}, deck, {})
     assert state.shared == {"seed": 0}
     assert state.cards == (("sample", {"top_p": 0.9}),)
 
@@ -70,6 +71,7 @@ WHOLE = {"version": 1, "model": "m", "prompt": "p", "chat": False, "shared": {},
         packed({**WHOLE, "cards": [["greedy", {"no such setting": 1}]]}),
         packed({**WHOLE, "cards": [[["greedy"], {}]]}),
         packed({**WHOLE, "shared": {"seed": {"a": 1}}}),
+        packed({**WHOLE, "race": [1]}),
         packed({**WHOLE, "prompt": "x" * (LARGEST + 1)}),  # unfolds to more than is read
     ],
 )
@@ -78,7 +80,11 @@ def test_a_strange_link_is_refused_in_words(text):
         decode(text)
 
 
+def test_a_link_that_was_made_before_there_were_races_is_read():
+    assert decode(packed(WHOLE)) == State("m", "p")
+
+
 @pytest.mark.parametrize(("value", "shows"), [(5, 5), (500, 100), (-1, 1), ("many", 48)])
 def test_a_link_from_a_server_with_other_limits_fits_the_field(value, shows):
-    assert _fitting(gr.Slider(1, 100), value, 48) == shows
-    assert _fitting(gr.Textbox(), value, 48) == value
+    assert fitting(gr.Slider(1, 100), value, 48) == shows
+    assert fitting(gr.Textbox(), value, 48) == value

@@ -16,7 +16,7 @@ from playground.speculation.race import Lane, Race
 from playground.ui.bench import WORKING, Bench, Drawn, lab_of
 from playground.ui.jobs import Jobs
 from playground.ui.loading import Labs
-from playground.ui.parts import KINDS, QUICK, Parts, Values, visitor
+from playground.ui.parts import KINDS, QUICK, QUIET, Parts, Values, visitor
 from playground.ui.speculative import (
     INSIDE,
     RESULT,
@@ -30,6 +30,9 @@ from playground.ui.speculative import (
 from playground.ui.speculative.prompts import EXAMPLES, Example
 from playground.ui.speculative.race import Kept
 
+# One after the other: a link and a model come at the same time, in either order, and whoever comes
+# last must have heard of both.
+_FITTING = {**QUIET, "concurrency_limit": 1, "concurrency_id": "race form"}
 _MOST = 8  # visitors with a race, most of them waiting
 _MOST_TESTS = 2
 
@@ -49,14 +52,17 @@ def _connect_form(parts: Parts, tab: Speculative, labs: Labs, limits: Limits) ->
     form = tab.form
     drafters = [tab.proof.drafter, tab.ahead.drafter]
 
-    def loaded(name: str, ticked: list[str]) -> Drawn:
+    def fit(name: str, ticked: list[str], wished: list[str] | None, layer: int) -> Drawn:
         if not name:
             return {form.missing: gr.skip()}
         lab = labs.lab(name)
         able = form.able(lab)
         first = able[0] if able else None
         others: Drawn = {one: gr.Dropdown(choices=able, value=first) for one in drafters}
-        return {**form.fitted(lab, ticked or None), **others}
+        return {**form.fitted(lab, wished or ticked or None, layer), **others}
+
+    def follow(name: str, ticked: list[str], wished: list[str] | None, layer: int) -> Drawn:
+        return fit(name if wished else "", ticked, wished, layer)
 
     def drawn(sampling: bool) -> Any:
         return gr.Slider(visible=sampling)
@@ -64,8 +70,11 @@ def _connect_form(parts: Parts, tab: Speculative, labs: Labs, limits: Limits) ->
     def above(prompt: str, kind: str) -> tuple[str, str]:
         return prompt, kind
 
+    asked = [parts.loaded, form.drafters, form.wished, form.layer]
     fitted = [form.drafters, form.missing, form.layer, *drafters]
-    parts.loaded.change(loaded, [parts.loaded, form.drafters], fitted, **QUICK)
+    parts.loaded.change(fit, asked, fitted, **_FITTING)
+    form.wished.change(follow, asked, fitted, **_FITTING)
+    form.drafters.input(lambda: None, None, form.wished, **QUICK)
     form.sampling.change(drawn, form.sampling, form.temperature, **QUICK)
     taken = [parts.form.prompt, parts.form.kind]
     form.above.click(above, taken, [form.prompt, form.kind], **QUICK)

@@ -17,6 +17,7 @@ from engine.prompt import Chat
 from engine.settings import Limits
 from playground import Playground
 from playground.speculation.entrants import Entrant, entrants, left_behind
+from playground.ui.controls import fitting
 from playground.ui.parts import KINDS, Values
 from playground.ui.speculative import markup
 from playground.ui.speculative.prompts import EXAMPLES
@@ -26,6 +27,11 @@ Drawn = dict[Block, Any]
 LONGEST = 400  # tokens of a race: more is a marathon
 _HOTTEST = 2.0
 _OWN = "each drafter's own"
+
+_ASKED = (
+    *("prompt", "kind", "drafters", "tokens", "length", "threshold", "layer"),
+    *("sampling", "temperature", "seed"),
+)
 
 # The settings that say how many tokens a round drafts, whatever a strategy calls them.
 _LENGTHS = ("num_assistant_tokens", "prompt_lookup_num_tokens", "medusa_depth")
@@ -42,6 +48,7 @@ class Form:
     kind: gr.Radio
     above: gr.Button  # takes over the prompt of the page
     drafters: gr.CheckboxGroup
+    wished: gr.State  # who a link has drafting, until the visitor says otherwise
     missing: gr.HTML
     tokens: gr.Slider
     length: gr.Slider
@@ -52,10 +59,33 @@ class Form:
     seed: gr.Number
 
     @property
+    def asked(self) -> dict[str, Any]:
+        """What a race depends on, by name."""
+        return {name: getattr(self, name) for name in _ASKED}
+
+    @property
     def inputs(self) -> set[Any]:
-        """What a race depends on."""
-        text = {self.prompt, self.kind, self.drafters, self.tokens, self.length}
-        return text | {self.threshold, self.layer, self.sampling, self.temperature, self.seed}
+        """The same, as an event takes it."""
+        return {*self.asked.values()}
+
+    def changed(self, lab: Playground, values: Values) -> dict[str, Any]:
+        """What is not as it was at first, by name: as a link has it."""
+        first = {**{field: field.value for field in self.inputs}, self.drafters: self.able(lab)}
+        return {name: values[f] for name, f in self.asked.items() if values[f] != first[f]}
+
+    @property
+    def restorable(self) -> list[Any]:
+        """What `restored` has news for."""
+        return [*(self.inputs - {self.drafters}), self.wished]
+
+    def restored(self, changed: Mapping[str, Any]) -> Drawn:
+        """The controls as a link has them; what they cannot show is as it was at first."""
+        ticked = changed.get("drafters")
+        drawn: Drawn = {self.wished: ticked if isinstance(ticked, list) else None}
+        for name, field in self.asked.items():
+            if field is not self.drafters:
+                drawn[field] = fitting(field, changed.get(name), field.value)
+        return drawn
 
     def text(self, values: Values) -> str | Chat:
         """The prompt as a lab takes it."""
@@ -103,17 +133,17 @@ class Form:
         """The drafters that can run on a model."""
         return [one.name for one in entrants(lab) if not one.plain and one.why_not is None]
 
-    def fitted(self, lab: Playground, ticked: list[str] | None) -> Drawn:
+    def fitted(self, lab: Playground, ticked: list[str] | None, layer: int) -> Drawn:
         """The controls for a model: who can draft there, and how many layers it has."""
         everyone = [one for one in entrants(lab) if not one.plain]
-        able = self.able(lab)
-        layers = _layers(lab)
+        able, last = self.able(lab), max(1, _layers(lab) - 1)
+        fits: dict[str, Any] = {} if layer <= last else {"value": 0}
         return {
             self.drafters: gr.CheckboxGroup(
                 choices=able, value=[name for name in able if ticked is None or name in ticked]
             ),
             self.missing: _missing([one for one in everyone if one.why_not is not None]),
-            self.layer: gr.Slider(maximum=max(1, layers - 1), value=0),
+            self.layer: gr.Slider(maximum=last, **fits),
         }
 
 
@@ -187,7 +217,8 @@ def draw(limits: Limits) -> Form:
             )
             missing = gr.HTML(elem_id="spec-missing", elem_classes="lab-told", padding=False)
     settings = _settings(limits, min(first.max_new_tokens, limits.max_new_tokens))
-    return Form(tuple(examples), point, prompt, kind, above, drafters, missing, **settings)
+    named = {"drafters": drafters, "wished": gr.State(None), "missing": missing, **settings}
+    return Form(tuple(examples), point, prompt, kind, above, **named)
 
 
 def _settings(limits: Limits, tokens: int) -> Mapping[str, Any]:
