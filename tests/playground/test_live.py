@@ -35,16 +35,6 @@ from tests.playground.browsing import (
 from tests.playground.toy_page import EVIL, Lab, step
 
 TOY = Path(__file__).with_name("toy_page.py")
-KEEP_TEXTS = """index => {
-  window.texts = [];
-  const keep = () => {
-    const column = document.querySelectorAll("#live .column")[index];
-    const tokens = column ? [...column.querySelectorAll(".token")] : [];
-    window.texts.push(tokens.map(token => token.textContent).join(""));
-  };
-  new MutationObserver(keep).observe(
-    document.querySelector("#live"), {childList: true, subtree: true, characterData: true});
-}"""  # whatever a column says, however shortly
 WRITTEN = "#live .column[data-state=writing] .token"  # those of a run before are not
 
 
@@ -53,8 +43,17 @@ def server(tmp_path_factory):
     """The address, the gate that lets the model load, and the log."""
     folder = tmp_path_factory.mktemp("toy")
     gate, log = folder / "gate", folder / "log"
-    with served([TOY, "{port}", gate], log) as address:
+    with served([TOY, "{port}", gate, folder / "turns"], log) as address:
         yield address, gate, log
+
+
+@pytest.fixture
+def turns(server):
+    """The turns a script may take, a character each: without it none waits for another."""
+    turns = server[1].with_name("turns")
+    turns.touch()
+    yield turns
+    turns.unlink()
 
 
 @pytest.fixture(scope="module")
@@ -170,21 +169,22 @@ def test_text_of_the_model_is_never_markup(page):
     assert page.locator("#live img, #live script").count() == 0
 
 
-def test_an_error_in_one_run_shows_in_its_column_while_the_others_go_on(page):
+def test_an_error_in_one_run_shows_in_its_column_while_the_others_go_on(page, turns):
+    turns.write_text("..")
     with following(page, "toys"):
         page.wait_for_selector("#live:has([data-state=failed]):has([data-state=writing])")
+        turns.write_text("...")
     assert states(page) == ["done", "done", "failed"]
     assert page.inner_text("#live .failure") == f"no more memory {EVIL}"
     assert text_of(page, 2) == " half"
     assert page.inner_text("#live .status") == "Done in 0.4 s; 1 of 3 failed."
 
 
-def test_beams_revise_their_text_and_every_returned_one_can_be_read(page):
-    page.evaluate(KEEP_TEXTS, 1)
+def test_beams_revise_their_text_and_every_returned_one_can_be_read(page, turns):
     with following(page, "toys"):
-        pass
-    shown = iter(page.evaluate("window.texts"))
-    assert all(text in shown for text in (" one", " one more", " two end"))  # in this order
+        for text, granted in ((" one", "."), (" one more", ".."), (" two end", "...")):
+            wait(lambda text=text: text_of(page, 1) == text)
+            turns.write_text(granted)
     choices = column(page, 1).locator(".sequences button")
     assert choices.all_inner_texts() == ["1. -0.1000", "2. -0.2500"]
     choices.nth(1).click()

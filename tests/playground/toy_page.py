@@ -1,7 +1,8 @@
 """The page on a lab that follows a script: shows what no real model does when asked to.
 
-Run by test_live as `python toy_page.py PORT GATE`; the lab is "loaded" once the file GATE exists,
-and drawing the cards takes the seconds the file names. The prompt names the script to follow.
+Run by test_live as `python toy_page.py PORT GATE TURNS`; the lab is "loaded" once the file GATE
+exists, and drawing the cards takes the seconds the file names. The prompt names the script to
+follow. Where there is a file TURNS, the turns of a script wait until it has as many characters.
 """
 
 import math
@@ -69,7 +70,7 @@ def trace(strategy, steps, paths, stop, scores=(None,), error=None):
     return Trace(strategy, {}, 0, "toy", "p", (), tuple(steps), ticks, sequences, stop, error)
 
 
-def toys(pause):
+def toys(turn):
     """A chain that would like to be HTML, beams that change their mind, and a run that fails."""
     evil = [step(0, None, " a"), step(1, 0, "\n"), step(2, 1, EVIL, 0.001)]
     beams = [step(0, None, " one"), step(1, None, " two"), step(2, 0, " more"), step(3, 1, " end")]
@@ -77,13 +78,13 @@ def toys(pause):
     yield Update(0, tuple(evil[:2]), 1)
     yield Update(1, tuple(beams[:2]), 0)
     yield Update(2, tuple(failed), 0)
-    pause(0.5)
+    turn(1)
     yield Update(1, (beams[2],), 2)
-    pause(0.5)
+    turn(2)
     error = Stop("error"), (None,), f"no more memory {EVIL}"
     yield Update(2, (), 0, trace("sample", failed, [(0,)], *error))
     yield Update(1, (beams[3],), 3)
-    pause(2)
+    turn(3)
     yield Update(0, (evil[2],), 2, trace("greedy", evil, [(0, 1, 2)], Stop("end_token", EVIL)))
     best = trace("beam_search", beams, [(1, 3), (0, 2)], Stop("length"), (-0.1, -0.25))
     yield Update(1, (), 3, best)
@@ -141,9 +142,9 @@ class Lab:
         module=SimpleNamespace(generation_config=GenerationConfig(), config=PreTrainedConfig()),
     )
 
-    def __init__(self, gate=Path("/dev/null"), pause=lambda seconds: None):
-        """Pauses are for who watches: in a browser."""
-        self._gate, self._pause = gate, pause
+    def __init__(self, gate=Path("/dev/null"), turn=lambda number: None):
+        """Turns are for who watches: in a browser."""
+        self._gate, self._turn = gate, turn
 
     def offered(self):
         return registered()
@@ -162,7 +163,7 @@ class Lab:
         if len(runs) == 1:  # a fork
             return iter([forked()])
         scripts = {
-            "toys": lambda: toys(self._pause),
+            "toys": lambda: toys(self._turn),
             "drafts": drafts,
             "many": many,
             "forever": lambda: forever(stop),
@@ -179,12 +180,16 @@ class Lab:
 
 
 def main():
-    port, gate = int(sys.argv[1]), Path(sys.argv[2])
+    port, gate, turns = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
 
     def load(_):
         while not gate.exists():
             time.sleep(0.05)
-        return Lab(gate, time.sleep)
+        return Lab(gate, turn)
+
+    def turn(number):
+        while turns.exists() and len(turns.read_text()) < number:
+            time.sleep(0.05)
 
     page = build(Labs(["toy"], load), Limits())
     page.launch(server_port=port, run_history=False, quiet=True, **look())
