@@ -4,6 +4,8 @@
 PYTHON ?= $(shell for name in python3 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
+# Without compiling all there is in the packages, which takes as long as to fetch and unpack them.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: run test check browser npm bench clean
 
@@ -37,15 +39,15 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/run: requirements.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(INSTALL) -r requirements.txt
+	@$(BIN)/python -W ignore -c 'import playground.ui.page' # compiles what the page needs, in silence
 	@touch $@
 
 # Triton's interpreter runs the GPU's kernels here. In a place of its own, because torch imports Triton
 # wherever it finds it, and without a GPU nobody who starts the page has it.
 .venv/test: requirements-dev.txt .venv/run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
-	    --target .venv/triton triton==3.9.0
+	$(INSTALL) -r requirements-dev.txt
+	$(INSTALL) --no-deps --upgrade --target .venv/triton triton==3.9.0
 	@touch $@
 
 # The tests drive a real browser: Debian's, or whichever Chromium is on the path.
