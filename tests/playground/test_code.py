@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import torch
@@ -46,20 +47,22 @@ def first(model, input_ids, logits_processor, stopping_criteria, **_):
             return input_ids
 
 
-def formatted(program):
-    """Hold a program against the formatter and the linter, as they are without settings."""
+@pytest.fixture(scope="module")
+def formatted(tmp_path_factory):
+    """Takes programs. In the end all are held against the formatter and the linter, as these are
+    without settings: to start them takes longer than they take for one."""
+    folder = tmp_path_factory.mktemp("programs")
+    yield lambda program: folder.joinpath(f"{uuid4()}.py").write_bytes(program.encode())
     for command in (
         ["format", "--isolated", "--diff"],
         ["check", "--isolated", "--select=E,F,I,W", "--ignore=E501"],
     ):
         done = subprocess.run(
-            [shutil.which("ruff", path=Path(sys.executable).parent), *command, "-"],
-            input=program,
-            cwd=REPOSITORY,
+            [shutil.which("ruff", path=Path(sys.executable).parent), *command, folder],
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, done.stdout + done.stderr + program
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -117,7 +120,7 @@ IN_TRANSFORMERS = [id for id in registered() if id not in ("medusa", "custom")]
 
 
 @pytest.mark.parametrize("id", registered())
-def test_the_program_writes_the_tokens_of_the_run(embedded, run, id):
+def test_the_program_writes_the_tokens_of_the_run(formatted, embedded, run, id):
     choice = (id, OWN.get(id, {}))
     shared = {"max_new_tokens": 12, "seed": 7}
     program = code(embedded, PROMPT, choice, **shared)
@@ -131,7 +134,7 @@ def test_the_program_writes_the_tokens_of_the_run(embedded, run, id):
 
 @pytest.mark.parametrize("id", ["sample", "custom"])
 @pytest.mark.parametrize("prompt", [NASTY, CHAT, "so " * 30], ids=["nasty", "chat", "long"])
-def test_prompts_come_through_letter_by_letter(embedded, run, id, prompt):
+def test_prompts_come_through_letter_by_letter(formatted, embedded, run, id, prompt):
     choice = (id, OWN[id])
     program = code(embedded, prompt, choice, max_new_tokens=6)
     formatted(program)
@@ -183,7 +186,7 @@ SHARED = {
 
 @pytest.mark.parametrize("shared", SHARED.values(), ids=SHARED)
 @pytest.mark.parametrize("id", registered())
-def test_shared_settings_mean_the_same_in_the_program(llama, run, id, shared):
+def test_shared_settings_mean_the_same_in_the_program(formatted, llama, run, id, shared):
     own = {"assistant_model": llama.model.name} if "speculative" in id else OWN.get(id, {})
     shared = {"max_new_tokens": 12, "seed": 3, **own, **shared}
     shared.pop("assistant_early_exit", None)  # it has two layers
@@ -210,7 +213,7 @@ TINY = {
 
 @pytest.mark.parametrize("kind", ["llama", "bart"])
 @pytest.mark.parametrize("choice", TINY.values(), ids=TINY)
-def test_a_folder_is_loaded_as_transformers_loads_it(loaded, run, kind, choice):
+def test_a_folder_is_loaded_as_transformers_loads_it(formatted, loaded, run, kind, choice):
     lab = loaded(kind)
     program = code(lab, "Hello there", choice, max_new_tokens=12)
     formatted(program)
@@ -223,7 +226,7 @@ def test_a_folder_is_loaded_as_transformers_loads_it(loaded, run, kind, choice):
 @pytest.mark.parametrize("how", ["good", "bad"])
 @pytest.mark.parametrize("kind", ["llama", "t5"])
 def test_a_draft_model_of_the_same_vocabulary_drafts_in_transformers(
-    loaded, folder, run, kind, how
+    formatted, loaded, folder, run, kind, how
 ):
     lab = loaded(kind)
     choice = ("speculative", {"assistant_model": folder(draft(kind, how))})
@@ -237,7 +240,7 @@ def test_a_draft_model_of_the_same_vocabulary_drafts_in_transformers(
 
 @pytest.mark.parametrize("kind", ["llama", "bart", "t5"])
 @pytest.mark.parametrize("id", ["sample", "beam_search", "contrastive_search", "prompt_lookup"])
-def test_the_program_goes_on_from_where_the_run_did(loaded, run, kind, id):
+def test_the_program_goes_on_from_where_the_run_did(formatted, loaded, run, kind, id):
     lab = loaded(kind)
     choice = (id, {"repetition_penalty": 1.2, "min_new_tokens": 4, **OWN[id]})
     [whole] = lab.compare("Hello there", [choice], max_new_tokens=12)
@@ -249,7 +252,7 @@ def test_the_program_goes_on_from_where_the_run_did(loaded, run, kind, id):
     same(rows, trace, lab)
 
 
-def test_the_playgrounds_own_program_goes_on_from_a_text(embedded, run):
+def test_the_playgrounds_own_program_goes_on_from_a_text(formatted, embedded, run):
     shared = {"prefix": " there was a", "max_new_tokens": 6}
     program = python_api(embedded, "Once upon a time", ["greedy", "speculative"], **shared)
     formatted(program)
@@ -270,7 +273,7 @@ def test_a_models_own_config_does_not_change_the_strategy(folder, run):
         same(rows, trace, lab)
 
 
-def test_a_model_elsewhere_gets_its_inputs_there(folder):
+def test_a_model_elsewhere_gets_its_inputs_there(formatted, folder):
     lab = Playground(folder(tiny("llama")))
     choice = ("beam_search", {"guidance_scale": 2.0, "negative_prompt": "bye"})
     [request] = lab._asking.requests([choice], {}, lab._asking.beginning("Hi", [40]))
@@ -304,7 +307,7 @@ def test_programs_run_by_themselves(embedded):
 
 
 @pytest.mark.skipif(not trained.names(), reason="models/ has no draft")
-def test_the_trained_draft_drafts_in_plain_transformers_too(embedded, run):
+def test_the_trained_draft_drafts_in_plain_transformers_too(formatted, embedded, run):
     program = code(embedded, PROMPT, "speculative", max_new_tokens=8)
     formatted(program)
     assert 'load("smollm2-draft")' in program and "playground" not in program
@@ -313,7 +316,9 @@ def test_the_trained_draft_drafts_in_plain_transformers_too(embedded, run):
     same(rows, trace, embedded)
 
 
-def test_layers_with_a_trained_exit_draft_in_plain_transformers_without_it(embedded, run):
+def test_layers_with_a_trained_exit_draft_in_plain_transformers_without_it(
+    formatted, embedded, run
+):
     program = code(embedded, PROMPT, "early_exit", max_new_tokens=12)
     formatted(program)
     assert "assistant_early_exit=2" in program and "knows no exits" in program
@@ -334,7 +339,7 @@ def test_layers_with_a_trained_exit_draft_in_plain_transformers_without_it(embed
     ],
 )
 def test_what_transformers_would_write_otherwise_is_left_to_the_playground(
-    embedded, run, choice, reason
+    formatted, embedded, run, choice, reason
 ):
     program = code(embedded, PROMPT, choice, max_new_tokens=8)
     formatted(program)
@@ -348,7 +353,7 @@ def test_what_transformers_would_write_otherwise_is_left_to_the_playground(
 # The playground's own program
 
 
-def test_a_whole_comparison_is_one_call(embedded, run):
+def test_a_whole_comparison_is_one_call(formatted, embedded, run):
     choices = [
         "greedy",
         ("beam_search", {"num_beams": 3, "num_return_sequences": 2}),
@@ -365,7 +370,7 @@ def test_a_whole_comparison_is_one_call(embedded, run):
     assert printed.count("# ") >= 4
 
 
-def test_a_folder_of_somebodys_own_decoding_is_named(loaded, run, tmp_path):
+def test_a_folder_of_somebodys_own_decoding_is_named(formatted, loaded, run, tmp_path):
     write("contrastive_search", tmp_path)
     lab = loaded("llama")
     choice = ("custom", {"custom_generate": str(tmp_path), "arguments": {"top_k": 3}})
@@ -376,7 +381,7 @@ def test_a_folder_of_somebodys_own_decoding_is_named(loaded, run, tmp_path):
     assert run(program, lab)[0] == [list(trace.sequences[0].token_ids)]
 
 
-def test_wider_limits_come_along():
+def test_wider_limits_come_along(formatted):
     lab = Playground(tiny("llama"), limits=Limits(max_new_tokens=2000, rows=4))
     program = python_api(lab, "Hi", ["greedy"], max_new_tokens=1500)
     formatted(program)
@@ -420,7 +425,7 @@ def test_any_value_survives_being_written(value):
     assert ast.literal_eval(assigned("x", value).removeprefix("x = ")) == value
 
 
-def test_what_is_written_is_how_a_formatter_would_write_it():
+def test_what_is_written_is_how_a_formatter_would_write_it(formatted):
     values = [
         *("q" * length for length in range(60, 100)),
         *(["word"] * length for length in range(8, 14)),
