@@ -136,6 +136,12 @@ def ready(page):
     page.wait_for_selector("#run:not([disabled])", timeout=120_000)
 
 
+def length(page, tokens):
+    """Have runs end after so many tokens."""
+    page.fill("#shared-max_new_tokens input[type=number]", str(tokens))
+    page.keyboard.press("Tab")
+
+
 def tab(page, name):
     page.get_by_role("tab", name=name).click()
 

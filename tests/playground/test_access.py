@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
-from tests.playground.browsing import column, opened, running, text_of, wait
+from tests.playground.browsing import column, length, opened, running, text_of, wait
 
 WIDTHS = {"wide": {"width": 1400, "height": 1000}, "phone": {"width": 390, "height": 844}}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -39,11 +39,6 @@ def folder():
 def ready(page):
     page.wait_for_selector(".card", timeout=120_000)
     page.wait_for_selector("#run:not([disabled])")
-
-
-def length(page, tokens):
-    page.fill("#shared-max_new_tokens input[type=number]", str(tokens))
-    page.keyboard.press("Tab")
 
 
 def preset(page, title, tokens):

@@ -14,6 +14,7 @@ from playground.ui.presets import FIRST
 from tests.playground.browsing import (
     column,
     forked,
+    length,
     on_tab,
     opened,
     over,
@@ -51,11 +52,6 @@ def page(browser, address):
         ready(page)
         length(page, 5)
         yield page
-
-
-def length(page, tokens):
-    page.fill("#shared-max_new_tokens input >> nth=0", str(tokens))
-    page.keyboard.press("Tab")
 
 
 def texts(page):

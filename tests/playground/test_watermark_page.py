@@ -15,7 +15,7 @@ from playground.ui.deck import Deck
 from playground.ui.presets import PRESETS
 from playground.watermarks.explaining import explain
 from playground.watermarks.passages import passages
-from tests.playground.browsing import WIDE, column, opened, ready, running, tab, wait
+from tests.playground.browsing import WIDE, column, length, opened, ready, running, tab, wait
 
 NAMED = {preset.title: preset for preset in PRESETS}
 GREEN, TOURNAMENT = "A watermark you cannot see", "A tournament leaves a trace"
@@ -27,11 +27,11 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("watermark")
 
 
-def traces_of(lab, title, columns=2):
+def traces_of(lab, title, columns=2, tokens=None):
     preset = NAMED[title]
     choices = asked(Deck().deal(preset.cards[:columns]), lab)
     return lab.compare(
-        preset.prompt, choices, max_new_tokens=preset.max_new_tokens, seed=preset.seed
+        preset.prompt, choices, max_new_tokens=tokens or preset.max_new_tokens, seed=preset.seed
     )
 
 
@@ -61,12 +61,14 @@ def page(ran):
     return ran
 
 
-def run(page, title):
+def run(page, title, tokens=None):
     ready(page)
     page.get_by_role("button", name=title).click()
     page.wait_for_selector(f"#point >> text={NAMED[title].point[:30]}")
     wait(lambda: page.locator(".card").count() == 2)
     ready(page)
+    if tokens:
+        length(page, tokens)
     with running(page):
         pass
     verdict(page, "marked")
@@ -279,8 +281,8 @@ def trained(folder):
 
 def test_synthid_is_detected_with_the_keys_of_its_column(browser, address, lab, trained):
     with opened(browser, address) as page:
-        run(page, TOURNAMENT)
-        [marked] = traces_of(lab, TOURNAMENT, columns=1)
+        run(page, TOURNAMENT, tokens=40)
+        [marked] = traces_of(lab, TOURNAMENT, columns=1, tokens=40)
         found = detect(lab.model, marked.sequences[0].token_ids, scheme="synthid")
         layers, rows = found.layers, shown(page)
         assert rows["weighted mean"]["value"] == f"{layers.weighted_mean:.4f}"
