@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import GenerationConfig, SynthIDTextWatermarkingConfig, WatermarkingConfig
 
-from engine import models, trained
+from engine import models
 from engine.settings import Limits
 from playground import Playground, PlaygroundError
 from playground.code import code, python_api
@@ -306,7 +306,6 @@ def test_programs_run_by_themselves(embedded):
         assert done.stdout == f"{trace.text}\n", done.stderr
 
 
-@pytest.mark.skipif(not trained.names(), reason="models/ has no draft")
 def test_the_trained_draft_drafts_in_plain_transformers_too(formatted, embedded, run):
     program = code(embedded, PROMPT, "speculative", max_new_tokens=8)
     formatted(program)

@@ -21,7 +21,6 @@ from tests.tiny import SIZE, tiny
 PROMPT = "Hello there, hello"
 SURE = {"assistant_confidence_threshold": 0.0}
 KEPT = 150
-needs_weights = pytest.mark.skipif(not trained.names(), reason="models/ has no draft")
 
 
 @pytest.fixture
@@ -122,7 +121,6 @@ def test_processors_may_leave_none_of_the_tokens_that_are_scored(
 # What comes with the repository
 
 
-@needs_weights
 @pytest.mark.parametrize("chat", [False, True])
 def test_the_embedded_models_draft_writes_what_greedy_writes(
     embedded: Playground, chat: bool
@@ -136,7 +134,6 @@ def test_the_embedded_models_draft_writes_what_greedy_writes(
     counted(trace, recounted(trace))
 
 
-@needs_weights
 def test_the_embedded_models_exits_write_what_greedy_writes_in_fewer_passes(
     embedded: Playground,
 ) -> None:
@@ -153,7 +150,6 @@ def test_the_embedded_models_exits_write_what_greedy_writes_in_fewer_passes(
     assert all(fates(trace)["accepted"] > most for trace in exits)
 
 
-@needs_weights
 def test_the_embedded_models_draft_drafts_for_others_too() -> None:
     draft = models.load("smollm2-draft", device="cpu")
     assert draft.name == "smollm2-draft" and trained.target_of(draft) == "smollm2"
