@@ -17,12 +17,12 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 from engine.importing import importing
 
 with importing():
-    from engine import trained
-    from engine.models import DEFAULT, EMBEDDED
+    from engine.models import trained
+    from engine.models.loading import DEFAULT, EMBEDDED
     from playground import Limits, Playground, PlaygroundError
-    from playground.ui.loading import Labs
-    from playground.ui.look import look
     from playground.ui.page import build
+    from playground.ui.shared.model_loading import Labs
+    from playground.ui.shared.theme import look
 
 _LIMITS = {
     "prompt_characters": "the longest prompt, in characters",

@@ -28,9 +28,9 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.random_model import random_model
-from engine.model import Model  # before torch: it decides how torch's threads wait
-from engine.telling import Teller
+from engine.models.model import Model  # before torch: it decides how torch's threads wait
 from engine.trace import Trace
+from engine.trace.deferred_writer import DeferredWriter
 from playground import Playground
 from strategies import contrastive_search
 
@@ -174,7 +174,7 @@ def tracing(work: Callable[[], Any]) -> float:
 
         return wrapper
 
-    with mock.patch.object(Teller, "tell", watched(Teller.tell)):
+    with mock.patch.object(DeferredWriter, "tell", watched(DeferredWriter.tell)):
         total, _ = timed(work)
     return spent / total
 

@@ -20,15 +20,15 @@ from unittest import mock
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import engine.pool  # before torch: it decides how torch's threads wait
+import engine.trie.pool  # before torch: it decides how torch's threads wait
 from benchmarks.compare import PROMPT, SEED, SIX, generate
 from benchmarks.random_model import random_model
-from engine.ahead import Ahead
-from engine.fusing import Fused
-from engine.heads import Heads
-from engine.model import Model
-from engine.pool_layer import Kernels
+from engine.accel.fusing import Fused
+from engine.accel.medusa_pipeline import Ahead
+from engine.drafting.heads import Heads
+from engine.models.model import Model
 from engine.trace import Trace
+from engine.trie.cache_layer import Kernels
 from playground import Playground
 
 # isort: split
@@ -51,10 +51,10 @@ def main() -> None:
     model = random_model("cuda", torch.float32)
     lab = Playground(model)
     lab.compare(PROMPT, ["greedy"], max_new_tokens=1)
-    with mock.patch.object(engine.pool, "quicken", return_value=False):
+    with mock.patch.object(engine.trie.pool, "quicken", return_value=False):
         many = Playground(model)
         many.compare(PROMPT, ["greedy"], max_new_tokens=1)
-        with mock.patch.object(engine.pool, "recordable", return_value=False):
+        with mock.patch.object(engine.trie.pool, "recordable", return_value=False):
             slow = Playground(model)
             slow.compare(PROMPT, ["greedy"], max_new_tokens=1)
     check("layers run in few kernels", few(lab) and not few(many) and not few(slow))
@@ -177,12 +177,12 @@ def memory(lab: Playground) -> None:
 
 
 def recorded(lab: Playground) -> int:
-    graphs = lab._readers._pool._graphs
+    graphs = lab._backends._pool._graphs
     return graphs.count if graphs else 0
 
 
 def few(lab: Playground) -> bool:
-    return lab._readers._pool._plan.kernels is Kernels.FEW
+    return lab._backends._pool._plan.kernels is Kernels.FUSED
 
 
 def tokens_of(traces: list[Trace]) -> list[list[int]]:

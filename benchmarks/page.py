@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
-from tests.playground.browsing import running, served
 from tests.playground.conftest import NAMES, QUIET
+from tests.playground.ui.browsing import running, served
 
 PROMPT = "Once upon a time, in a small village by the sea, there lived an old fisherman who"
 READY = "#run:not([disabled])"

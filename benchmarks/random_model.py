@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from engine.model import Model
+from engine.models.model import Model
 
 VOCABULARY = 49_152
 SHAPE = LlamaConfig(

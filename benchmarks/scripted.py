@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from transformers import GenerationConfig
 
-from engine.pace import Pace
+from engine.run_control import RunControl
 from engine.settings import Limits
 from engine.trace import (
     Candidate,
@@ -36,10 +36,10 @@ from engine.trace import (
     Update,
 )
 from engine.trace import Sequence as Returned
-from playground import configs
-from playground.ui.loading import Labs
-from playground.ui.look import look
+from playground import generation_configs
 from playground.ui.page import build
+from playground.ui.shared.model_loading import Labs
+from playground.ui.shared.theme import look
 from strategies import find, registered
 
 WORDS = (" the", " cat", " sat", " on", " a", " mat", " and", " watched", " every", " bird", ".")
@@ -64,17 +64,17 @@ class Lab:
 
     def configuration(self, choice: tuple[str, dict[str, Any]], **shared: Any) -> GenerationConfig:
         """What the tab with configurations shows."""
-        return configs.configured(GenerationConfig(), find(choice[0]), choice[1])
+        return generation_configs.configured(GenerationConfig(), find(choice[0]), choice[1])
 
     def stream(
-        self, prompt: str, runs: Sequence[Any], *, stop: Pace, **shared: Any
+        self, prompt: str, runs: Sequence[Any], *, stop: RunControl, **shared: Any
     ) -> Iterator[Update]:
         """Steps at the rate the prompt asks for."""
         rate, length = map(int, re.findall(r"\d+", prompt))
         return written(len(runs), rate, length, stop)
 
 
-def written(columns: int, rate: int, length: int, stop: Pace) -> Iterator[Update]:
+def written(columns: int, rate: int, length: int, stop: RunControl) -> Iterator[Update]:
     """Every column's news, one step after the other, each when it is due."""
     steps: list[list[Step]] = [[] for _ in range(columns)]
     leads: list[list[int]] = [[] for _ in range(columns)]

@@ -140,7 +140,7 @@ def memory() -> int:
 
 def cells(lab: Playground) -> int:
     """Positions of the pool that somebody holds."""
-    return int(lab._readers.trie.backend.used)  # type: ignore[attr-defined]
+    return int(lab._backends.trie.backend.used)  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -29,14 +29,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import strategies
 from benchmarks.drafting_prompts import COPIES, PROMPTS, Prompt
-from engine import models, trained  # before torch: it decides how torch's threads wait
-from engine.embedded import is_intact
-from engine.embedded_stories15m import STORIES15M
-from engine.model import Model
+from engine.models import (
+    loading,
+    trained,  # before torch: it decides how torch's threads wait
+)
+from engine.models.embedded import is_intact
+from engine.models.model import Model
+from engine.models.stories15m import STORIES15M
 from engine.prompt import tokens_of
 from engine.trace import Trace
 from playground import Playground
-from playground.arguments import assignment
+from playground.cli.arguments import assignment
 
 # isort: split
 import torch
@@ -60,7 +63,7 @@ class Measured(NamedTuple):
 
 def main() -> None:
     options = parsed()
-    model = models.load(options.model, device=options.device, dtype=options.dtype)
+    model = loading.load(options.model, device=options.device, dtype=options.dtype)
     lab = Playground(model)
     ways = offered(lab, dict(assignment(text) for text in options.set))
     wanted = options.drafters.split(",") if options.drafters else list(ways)
@@ -97,7 +100,7 @@ def main() -> None:
 
 def parsed() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--model", default=models.DEFAULT)
+    arguments.add_argument("--model", default=loading.DEFAULT)
     arguments.add_argument("--device")
     arguments.add_argument("--dtype")
     arguments.add_argument("--tokens", type=int, default=64)

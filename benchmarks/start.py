@@ -25,7 +25,7 @@ from typing import Any
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from engine.embedded_smollm2 import SMOLLM2
+from engine.models.smollm2 import SMOLLM2
 
 HERE = Path(__file__).resolve().parents[1]
 CACHE = "DECODING_PLAYGROUND_CACHE"

@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.compare import PROMPT, SEED, SIX
 from benchmarks.random_model import VOCABULARY, random_model
-from engine.backend import Reading  # before torch: it decides how torch's threads wait
-from engine.fusing import Fused
-from engine.model import Model
-from engine.pool import Pool
+from engine.accel.fusing import Fused
+from engine.models.model import Model
+from engine.trie.backend import Reading  # before torch: it decides how torch's threads wait
+from engine.trie.pool import Pool
 from playground import Playground
 
 # isort: split
@@ -75,7 +75,7 @@ def main() -> None:
 
 def many(model: Any, ticks: int) -> list[dict[str, Any]]:
     """All shapes with layers as transformers has them."""
-    with mock.patch("engine.pool.quicken", return_value=False):
+    with mock.patch("engine.trie.pool.quicken", return_value=False):
         with mock.patch.object(torch._dynamo.config, "disable", True):  # nothing is compiled yet
             rows = table(model, True, ticks, "plain")
         Fused.of(model).begin()
@@ -109,7 +109,7 @@ def measured(model: Any, length: int, count: int, ticks: int) -> dict[str, Any]:
     whole, without = Ticking(model, length, count, ticks), Ticking(model, length, count, ticks)
     for _ in range(WARM + ticks):  # in turn: whatever else the machine does it does to both
         whole.tick()
-        with mock.patch("engine.pool.read", bare), mock.patch.object(Reading, "of", bare):
+        with mock.patch("engine.trie.pool.read", bare), mock.patch.object(Reading, "of", bare):
             without.tick()
     return {
         "rows": count,

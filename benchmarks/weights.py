@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine.run  # noqa: F401  # before torch: it decides how torch's threads wait
-from engine import models
+from engine.models import loading
 from playground import Playground
 
 # isort: split
@@ -80,7 +80,7 @@ def main() -> None:
     arguments.add_argument("--gguf", type=Path)
     arguments.add_argument("--json", type=Path)
     options = arguments.parse_args()
-    lab = Playground(models.load(device="cpu"))
+    lab = Playground(loading.load(device="cpu"))
     ids = lab.model.tokenizer(PROMPT, return_tensors="pt").input_ids
     folder = lab.model.module.name_or_path
 

@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from engine.backend import Place
+from engine.accel.host_future import HostFuture
 from engine.errors import PlaygroundError
-from engine.node import Ask
-from engine.question import Question
-from engine.reader import Reader
 from engine.run import Run
 from engine.strategy import Decoding
-from engine.telling import ask_for_all
 from engine.trace import Stop, Update
-from engine.trie import Cell
+from engine.trace.deferred_writer import ask_for_all
+from engine.trie.backend import Place
+from engine.trie.cell import Cell
+from engine.trie.evaluator import Evaluator
+from engine.trie.node import Ask
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class _Live:
     run: Run
     decoding: Decoding
     asks: list[Ask] = field(default_factory=list)
-    question: Question | None = None  # what it waits for before that
+    question: HostFuture | None = None  # what it waits for before that
     waited: bool = False  # it got nothing that it did not have
     told: bool = False  # its trace has been given out
 
@@ -46,7 +46,7 @@ class _Evaluated(NamedTuple):
     """The cells each run asked for, and what the models say there."""
 
     cells: dict[_Live, list[Cell]]
-    places: dict[Reader, dict[Cell, Place]]
+    places: dict[Evaluator, dict[Cell, Place]]
 
 
 def stream(
@@ -62,9 +62,9 @@ def stream(
         while True:
             # Where a GPU computes by itself, it goes on with the next tick while this one is told.
             ahead, ready = None, None
-            if any(run.teller.waits for run, _ in runs):
-                if any(run.teller.asks for run, _ in runs):
-                    ready = runs[0][0].teller.ready()
+            if any(run.writer.waits for run, _ in runs):
+                if any(run.writer.asks for run, _ in runs):
+                    ready = runs[0][0].writer.ready()
                 ahead = _evaluated(lives)
             _ask(lives, ready)
             _tell(lives, ready)
@@ -82,8 +82,8 @@ def stream(
             live.decoding.close()
         for run, _ in runs:
             run.forget()
-        for reader in {reader for run, _ in runs for reader in run.readers}:
-            reader.settle()
+        for evaluator in {evaluator for run, _ in runs for evaluator in run.backends}:
+            evaluator.settle()
 
 
 def _cancelled(lives: Sequence[_Live], ask: Callable[[], bool]) -> bool:
@@ -99,12 +99,12 @@ def _evaluated(lives: Sequence[_Live]) -> _Evaluated:
     """One pass of each model for everything every live strategy asked of it."""
     asking = [live for live in lives if live.asks]
     cells = {live: [node.cell.descend(tokens) for node, *tokens in live.asks] for live in asking}
-    wanted: dict[Reader, list[Cell]] = defaultdict(list)
+    wanted: dict[Evaluator, list[Cell]] = defaultdict(list)
     for live in asking:
         for (node, *_), cell in zip(live.asks, cells[live], strict=True):
-            wanted[node.reader].append(cell)
+            wanted[node.evaluator].append(cell)
     try:
-        places = {reader: reader.evaluate(own) for reader, own in wanted.items()}
+        places = {evaluator: evaluator.evaluate(own) for evaluator, own in wanted.items()}
     except (PlaygroundError, torch.OutOfMemoryError, MemoryError) as error:
         for live in asking:
             _break_off(live, Stop("error"), str(error) or "out of memory")
@@ -119,23 +119,25 @@ def _answer(evaluated: _Evaluated) -> None:
         if not live.asks:  # it ended while it was told of
             continue
         nodes = [
-            node.below(tokens, cell, evaluated.places[node.reader][cell], live.run.recorder.step_at)
+            node.below(
+                tokens, cell, evaluated.places[node.evaluator][cell], live.run.recorder.step_at
+            )
             for (node, *tokens), cell in zip(live.asks, cells, strict=True)
         ]
         chains = _chains(live.asks)
-        for reader, read in chains.items():
-            live.run.charge(reader, len(read))
+        for evaluator, read in chains.items():
+            live.run.charge(evaluator, len(read))
         answers[live], live.waited = nodes, not chains
     _resume(answers)
 
 
-def _chains(asks: Sequence[Ask]) -> dict[Reader, set[Ask]]:
+def _chains(asks: Sequence[Ask]) -> dict[Evaluator, set[Ask]]:
     """What each model reads for a run: a chain token by token; to ask for a node one has costs
     nothing."""
-    chains: dict[Reader, set[Ask]] = defaultdict(set)
+    chains: dict[Evaluator, set[Ask]] = defaultdict(set)
     for node, *tokens in asks:
         for end in range(1, len(tokens) + 1):
-            chains[node.reader].add((node, *tokens[:end]))
+            chains[node.evaluator].add((node, *tokens[:end]))
     return chains
 
 
@@ -160,7 +162,7 @@ def _go_on(live: _Live, answer: Any) -> None:
             live.asks = []
             assert live.run.recorder.trace is not None, "a strategy that ends has finished its run"
         else:
-            if isinstance(asked, Question):
+            if isinstance(asked, HostFuture):
                 live.question = asked
                 return
             live.asks = list(asked)
@@ -171,14 +173,14 @@ def _go_on(live: _Live, answer: Any) -> None:
 def _ask(lives: Sequence[_Live], ready: Any) -> None:
     """Ask the device for all that waits to be told."""
     with suppress(Exception):  # who it fails for is found when each tells alone
-        ask_for_all([live.run.teller for live in lives], ready)
+        ask_for_all([live.run.writer for live in lives], ready)
 
 
 def _tell(lives: Sequence[_Live], ready: Any) -> None:
     """Have everyone tell what waits to be told."""
     for live in lives:
         with _alone(live):
-            live.run.teller.tell(ready)
+            live.run.writer.tell(ready)
 
 
 @contextmanager
@@ -197,7 +199,7 @@ def _alone(live: _Live) -> Iterator[None]:
 def _break_off(live: _Live, stop: Stop, error: str | None = None) -> None:
     if live.run.recorder.trace is None:
         with suppress(Exception):  # what cannot be told is left out: the run ends as it is
-            live.run.teller.tell()
+            live.run.writer.tell()
         live.run.recorder.break_off(stop, error)
     live.asks = []
     live.decoding.close()

@@ -25,9 +25,9 @@ from transformers import (
 )
 
 from engine.errors import PlaygroundError
-from engine.marks import mark_to_write
-from engine.model import Model
+from engine.models.model import Model
 from engine.prompt import Prompt
+from engine.watermark.config import mark_to_write
 
 
 @dataclass(frozen=True, eq=False)

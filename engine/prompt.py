@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
-from engine.backend import Place
 from engine.errors import PlaygroundError
-from engine.model import Model
-from engine.trie import Cell
+from engine.models.model import Model
+from engine.trie.backend import Place
+from engine.trie.cell import Cell
 
 Chat = Sequence[Mapping[str, str]]
 

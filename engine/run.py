@@ -13,23 +13,23 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.backend import TOP, Best, after_layers, parts
-from engine.draft import Draft
-from engine.draft_tree import TreeDrafter
-from engine.drawing import drawn
+from engine.accel.host_future import Asking, HostFuture, answered
+from engine.drafting.draft_model import Draft
+from engine.drafting.draft_tree import TreeDrafter
 from engine.errors import PlaygroundError
-from engine.measure import Known
-from engine.node import Node, Pick, Source
-from engine.observe import Stage
+from engine.interop.captured_run import Foreign
 from engine.prepare import Prepared
-from engine.question import Asking, Question, answered
-from engine.reader import Reader
-from engine.record import Recorder
+from engine.sampling import drawn
 from engine.stopping import StopRules
-from engine.telling import Scores, Teller
-from engine.tokens import Speller
 from engine.trace import Stop
-from engine.watching import Foreign
+from engine.trace.deferred_writer import DeferredWriter, Scores
+from engine.trace.distributions import Stage
+from engine.trace.recorder import Recorder
+from engine.trace.statistics import Known
+from engine.trace.token_text import Speller
+from engine.trie.backend import TOP, Best, after_layers, parts
+from engine.trie.evaluator import Evaluator
+from engine.trie.node import Node, Pick, Source
 
 __all__ = ["Node", "Pick", "Run"]
 
@@ -66,7 +66,7 @@ class Run:
         self._processors = prepared.processors
         device = source.model.device
         self._rules = StopRules(prepared.criteria, len(source.prompt.start), speller, device)
-        self.teller = Teller(recorder, speller, source.reader.measuring, device)
+        self.writer = DeferredWriter(recorder, speller, source.evaluator.measuring, device)
         self._speller = speller
         self._seed = seed
         self._model_calls = model_calls
@@ -78,19 +78,19 @@ class Run:
         self._alone = alone
         for source in filter(None, (self._source, self._drafts)):
             if nodes := source.begin():
-                self.charge(source.reader, nodes)
+                self.charge(source.evaluator, nodes)
         self.root = self._source.root
         if self._drafts:
             self.draft = Draft(self._drafts, self._source)
 
     @property
-    def readers(self) -> list[Reader]:
+    def backends(self) -> list[Evaluator]:
         """Those of the model and, if there is one, of the draft model."""
-        return [source.reader for source in (self._source, self._drafts) if source]
+        return [source.evaluator for source in (self._source, self._drafts) if source]
 
-    def charge(self, reader: Reader, nodes: int) -> None:
+    def charge(self, evaluator: Evaluator, nodes: int) -> None:
         """Add one pass to the cost of the tick under way."""
-        drafting = reader is not self._source.reader
+        drafting = evaluator is not self._source.evaluator
         self.recorder.charge(int(not drafting), nodes, int(drafting))
 
     def wait(self, seconds: float) -> None:
@@ -132,7 +132,7 @@ class Run:
         [scores] = parts(places, "log_probs" if log_probs else "logits")
         stages, calls = [Stage(*reshaped)] if reshaped else [], self._model_calls()
         texts, given = [node.text for node in nodes], stages[-1].scores if stages else scores
-        processing = self._source.reader.processing
+        processing = self._source.evaluator.processing
         stages += processing(self._processors, texts, given, self.config.num_beams)
         self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
         self._seen = _Seen(nodes, Scores(places, scores, stages))
@@ -141,18 +141,18 @@ class Run:
     @property
     def unhindered(self) -> bool:
         """Whether a device may go on by itself: nobody else wants a part in what it does."""
-        return self._alone and not self._processors and not self._source.reader.turns.others
+        return self._alone and not self._processors and not self._source.evaluator.batching.others
 
     def ask(self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any) -> Asking:
         """What some work on scores and the like comes to, on the host: one question to a GPU."""
-        return answered(self._source.reader.deciding(work, *inputs, **constants))
+        return answered(self._source.evaluator.deciding(work, *inputs, **constants))
 
-    def best(self, nodes: Sequence[Node], count: int) -> Generator[Question, Tensor, Best | None]:
+    def best(self, nodes: Sequence[Node], count: int) -> Generator[HostFuture, Tensor, Best | None]:
         """The most probable tokens after each node, at least so many, where one question to a GPU
         tells them to all runs: no processor changes them, and all nodes were evaluated together.
         Else None, and one looks at the scores."""
         readings = {node.place.reading for node in nodes}
-        if not self.teller.waits or self._processors or count > TOP or len(readings) > 1:
+        if not self.writer.waits or self._processors or count > TOP or len(readings) > 1:
             return None
         reading = readings.pop()
         yield from answered(reading.asked)
@@ -168,11 +168,11 @@ class Run:
         """Draw from probabilities made of the last scores, (…, vocab): (…, count) on the host."""
         return self._possible(drawn(probs, count, self.generator))
 
-    def sampled(self, nodes: Sequence[Node]) -> Generator[Question, Tensor, list[int]]:
+    def sampled(self, nodes: Sequence[Node]) -> Generator[HostFuture, Tensor, list[int]]:
         """A token after each node, drawn from what the processors make of the model's logits."""
         places, calls = [node.place for node in nodes], self._model_calls()
         texts, beams = [node.text for node in nodes], self.config.num_beams
-        processing, given = self._source.reader.processing, self.logits(nodes)
+        processing, given = self._source.evaluator.processing, self.logits(nodes)
         asked = processing.drawn(self._processors, texts, given, beams, self.generator)
         self.recorder.charge(self._model_calls() - calls, 0)
         tokens = yield from answered(asked)
@@ -210,7 +210,7 @@ class Run:
 
     def states(self, node: Node) -> Tensor:
         """The last hidden state at every token of the text down to a node: (length, width)."""
-        return node.reader.states(node.cell)
+        return node.evaluator.states(node.cell)
 
     @property
     def layers(self) -> int:
@@ -250,7 +250,7 @@ class Run:
             for node, token, event, notes, _ in picks
         ]
         places = [None if pick.brief else (rows[id(pick.node)], pick.token) for pick in picks]
-        self.teller.add(scores, places, entries)
+        self.writer.add(scores, places, entries)
         return [entry.id for entry in entries]
 
     def _step(self, node: Node) -> int | None:
@@ -280,12 +280,12 @@ class Run:
 
     def finish(self, ends: Iterable[tuple[int, float | None, Stop]], stop: Stop) -> None:
         """Return sequences, best first: last step, score, and the rule that ended each."""
-        self.teller.tell()
+        self.writer.tell()
         self.recorder.finish(ends, stop)
 
     def forget(self) -> None:
         """Let go of everything but the record."""
         self._seen = None
-        self.teller.forget()
+        self.writer.forget()
         for held in ("root", "draft"):
             self.__dict__.pop(held, None)

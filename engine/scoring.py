@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from engine.node import Ask, Node
 from engine.run import Run
 from engine.strategy import Decoding
 from engine.trace import Stop
+from engine.trie.node import Ask, Node
 
 TOGETHER = 128  # tokens read in one pass: a vocabulary row is held for each of them
 

@@ -18,8 +18,8 @@ from transformers.generation.stopping_criteria import (
     StopStringCriteria,
 )
 
-from engine.tokens import Speller
 from engine.trace import Stop
+from engine.trace.token_text import Speller
 
 _LAST_TOKEN = (EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria)
 

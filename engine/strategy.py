@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from engine.accel.host_future import HostFuture
 from engine.errors import PlaygroundError, did_you_mean
-from engine.node import Ask, Node
-from engine.question import Question
 from engine.run import Run
 from engine.settings import SHARED, Setting, settings_of
+from engine.trie.node import Ask, Node
 
 # Asks for nodes and gets them, or for what a device was asked and gets the answer.
-Decoding = Generator[Sequence[Ask] | Question, Any, None]
+Decoding = Generator[Sequence[Ask] | HostFuture, Any, None]
 __all__ = ["Ask", "Decoding", "Strategy", "find", "registered", "registration", "strategy"]
 
 Decode = Callable[[Run, Any], Decoding]

@@ -4,9 +4,9 @@ from engine.importing import importing
 
 with importing():
     from engine.errors import PlaygroundError
-    from engine.pace import Pace
+    from engine.run_control import RunControl
     from engine.settings import Limits
     from engine.trace import Trace, Update
     from playground.lab import Playground
 
-__all__ = ["Limits", "Pace", "Playground", "PlaygroundError", "Trace", "Update"]
+__all__ = ["Limits", "Playground", "PlaygroundError", "RunControl", "Trace", "Update"]

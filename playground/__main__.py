@@ -16,16 +16,16 @@ from tqdm import tqdm
 from transformers import GenerationConfig
 
 import strategies
-from engine import models
 from engine.errors import PlaygroundError
+from engine.models import loading
 from engine.settings import SHARED, Limits, Setting
-from engine.trace import Trace
-from engine.trace_json import write_all
-from playground import configs
-from playground.arguments import assignment, choice, write
+from engine.trace import Trace, dump_traces
+from playground import generation_configs
+from playground.cli import calibrate as cli_calibrate
+from playground.cli import detect as cli
+from playground.cli import race as speculation
+from playground.cli.arguments import assignment, choice, write
 from playground.lab import Choice, Playground
-from playground.speculation import cli as speculation
-from playground.watermarks import cli, cli_calibrate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _compare(options: argparse.Namespace) -> None:
     """Run strategies side by side and print what they wrote."""
     choices: list[Choice] = [choice(text) for text in options.run]
-    choices += [configs.load(Path(file)) for file in options.config]
+    choices += [generation_configs.load(Path(file)) for file in options.config]
     choices = choices or ["greedy"]
     shared = dict(assignment(text) for text in options.set)
     given = {"max_new_tokens": options.max_new_tokens, "seed": options.seed}
@@ -52,9 +52,9 @@ def _compare(options: argparse.Namespace) -> None:
     prompt = [{"role": "user", "content": options.prompt}] if options.chat else options.prompt
     traces = _run(lab, prompt, choices, shared)
     if options.json:
-        write(options.json, write_all(traces))
+        write(options.json, dump_traces(traces))
     if options.html:
-        from playground.report import report  # figures need plotly, comparing does not
+        from playground.export.report import report  # figures need plotly, comparing does not
 
         write(options.html, report(traces))
     if "-" not in (options.json, options.html):
@@ -115,25 +115,25 @@ def _config(options: argparse.Namespace) -> None:
         settings = dict(assignment(text) for text in options.set)
         config = lab.configuration(choice(options.run), **settings)
         path = folder / f"{options.save}.json"
-        configs.save(config, path)
+        generation_configs.save(config, path)
         print(f"# {path}\n{_changes(own, config)}")
         return
-    print(f"# {lab.model.name}, its own\n{configs.as_json(own).rstrip()}")
-    for path in configs.files(folder) if options.folder else []:
-        config = configs.load(path)
-        strategy, _ = configs.choice(config, own, 0)
+    print(f"# {lab.model.name}, its own\n{generation_configs.as_json(own).rstrip()}")
+    for path in generation_configs.files(folder) if options.folder else []:
+        config = generation_configs.load(path)
+        strategy, _ = generation_configs.choice(config, own, 0)
         print(f"\n# {path}, {strategy}\n{_changes(own, config)}")
 
 
 def _changes(own: GenerationConfig, config: GenerationConfig) -> str:
-    changed = configs.changes(own, config).items()
+    changed = generation_configs.changes(own, config).items()
     lines = [f"{name}: {before!r} -> {after!r}" for name, (before, after) in changed]
     return "\n".join(lines) or "nothing is changed"
 
 
 def _recipe(options: argparse.Namespace) -> None:
     """Write a strategy as a folder that transformers loads by itself."""
-    from playground import recipe
+    from playground.export import recipe
 
     for path in recipe.write(options.strategy, Path(options.folder)):
         print(path)
@@ -191,7 +191,7 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("--run", default="greedy", metavar="STRATEGY[:NAME=VALUE,...]")
 
     for command in (compare, detect, calibrate, race, config):
-        command.add_argument("--model", default=models.DEFAULT, help="a name, folder or Hub id")
+        command.add_argument("--model", default=loading.DEFAULT, help="a name, folder or Hub id")
         command.add_argument(
             "--set", action="append", default=[], metavar="NAME=VALUE", help="a further setting"
         )

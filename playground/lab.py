@@ -19,25 +19,26 @@ from transformers import (
 )
 
 import strategies
-from engine import loop, models
+from engine import loop
+from engine.drafting.heads import Heads
 from engine.errors import PlaygroundError
-from engine.heads import Heads
-from engine.model import Model
-from engine.node import Source
-from engine.pace import Pace
+from engine.models import loading
+from engine.models.model import Model
 from engine.prepare import Prepared, prepare
 from engine.prompt import Chat, read
-from engine.readers import Readers
-from engine.record import Heading, Recorder
 from engine.run import Run
+from engine.run_control import RunControl
 from engine.scoring import scoring
 from engine.settings import Limits
 from engine.strategy import Decoding, Strategy
-from engine.tokens import Speller
 from engine.trace import Trace, Update
-from playground import configs
-from playground.asking import Asking, Beginning, Choice, Request, Text
-from playground.drafts import Drafts
+from engine.trace.recorder import Heading, Recorder
+from engine.trace.token_text import Speller
+from engine.trie.backends import Backends
+from engine.trie.node import Source
+from playground import generation_configs
+from playground.draft_models import DraftModels
+from playground.requests import Beginning, Choice, Request, RequestParser, Text
 
 __all__ = ["Choice", "Playground", "Request"]
 
@@ -53,7 +54,7 @@ class Playground:
 
     def __init__(
         self,
-        model: str | Model = models.DEFAULT,
+        model: str | Model = loading.DEFAULT,
         *,
         limits: Limits | None = None,
         drafts: Collection[str] | None = None,
@@ -61,11 +62,11 @@ class Playground:
         allow_custom: bool = True,
     ) -> None:
         self.limits = limits or Limits()
-        self.model = models.load(model) if isinstance(model, str) else model
+        self.model = loading.load(model) if isinstance(model, str) else model
         self.speller = Speller(self.model.tokenizer)
-        self._readers = Readers(self.model.module, self.limits.positions)
-        self._drafts = Drafts(self.model, self._readers, self.limits.positions, drafts, heads)
-        self._asking = Asking(self.model, self.limits, self._drafts, allow_custom)
+        self._backends = Backends(self.model.module, self.limits.positions)
+        self._drafts = DraftModels(self.model, self._backends, self.limits.positions, drafts, heads)
+        self._parser = RequestParser(self.model, self.limits, self._drafts, allow_custom)
         self._calls = _CallCounter(self.model.module)
 
     def compare(
@@ -80,14 +81,14 @@ class Playground:
         choices: Sequence[Choice],
         *,
         prefix: Text = (),
-        stop: threading.Event | Pace | None = None,
+        stop: threading.Event | RunControl | None = None,
         **shared: Any,
     ) -> Iterator[Update]:
         """The same while it happens: what is new in each run, tick by tick.
 
         ``prefix`` is a text, or tokens, that already stand after the prompt: the runs go on from
         there, as `generate` does from both together. Setting ``stop`` ends every run within one
-        tick, with the trace so far, and a `Pace` can hold them as well; closing the iterator ends
+        tick, with the trace so far, and a `RunControl` can hold them too; closing the iterator ends
         them without a word. Bad input raises before anything runs.
         """
         runs = self._runs(prompt, choices, prefix, shared)
@@ -97,7 +98,7 @@ class Playground:
         self,
         asked: Sequence[tuple[str | Chat, Choice]],
         *,
-        stop: threading.Event | Pace | None = None,
+        stop: threading.Event | RunControl | None = None,
         **shared: Any,
     ) -> Iterator[Update]:
         """The same with a prompt for each run: many texts at once, in one pass a tick."""
@@ -123,16 +124,16 @@ class Playground:
         strategy's processors, DoLa's contrast included. How contrastive search weighs likeness, how
         beams compete and what drafts propose is no distribution of one text and has no part in it.
         """
-        begin = self._asking.beginning(prompt, prefix)
-        tokens = self._asking.scored(text)
-        requests = self._asking.requests(choices, shared, begin)
+        begin = self._parser.beginning(prompt, prefix)
+        tokens = self._parser.scored(text)
+        requests = self._parser.requests(choices, shared, begin)
         source, _ = self._source(begin, len(tokens))
         runs = [self._scoring(source, request, tokens) for request in requests]
         return _traces(loop.stream(runs, lambda: False))
 
     def offered(self) -> dict[str, Strategy]:
         """The strategies that may be run here, by id."""
-        return self._asking.offered()
+        return self._parser.offered()
 
     def defaults(self, strategy: str) -> dict[str, Any]:
         """The value each of a strategy's own settings has when it is not given."""
@@ -144,30 +145,30 @@ class Playground:
             inherited = getattr(own, name, None)
             inherited = usual.get(name) if inherited is None else inherited
             values[name] = inherited if setting.default is None else setting.default
-        return {**values, **self._asking.usual(found)}
+        return {**values, **self._parser.usual(found)}
 
     def configuration(self, choice: Choice, **shared: Any) -> GenerationConfig:
         """The generation config a run would have: the model's own, changed by its settings."""
         request = self._request(choice, shared, 0)
         own = self.model.module.generation_config
-        return configs.configured(own, request.strategy, request.settings)
+        return generation_configs.configured(own, request.strategy, request.settings)
 
     def _request(self, choice: Choice, shared: Mapping[str, Any], prompt: int) -> Request:
-        return self._asking.request(choice, shared, prompt)
+        return self._parser.request(choice, shared, prompt)
 
     def _source(self, begin: Beginning, new: int) -> tuple[Source, int]:
         """The prompt with the model that reads it, and how long texts get."""
-        self._asking.check_length(begin, new)
+        self._parser.check_length(begin, new)
         length = len(begin.ids) + len(begin.prefix) + new
-        reader = self._readers.whole(length)
-        known = reader.prompt(begin.ids, begin.prefix, lambda: read(self.model, *begin))
-        return Source(self.model, reader, known), length
+        evaluator = self._backends.whole(length)
+        known = evaluator.prompt(begin.ids, begin.prefix, lambda: read(self.model, *begin))
+        return Source(self.model, evaluator, known), length
 
     def _runs(
         self, prompt: str | Chat, choices: Sequence[Choice], prefix: Text, shared: dict[str, Any]
     ) -> list[tuple[Run, Callable[[Run], Decoding]]]:
-        begin = self._asking.beginning(prompt, prefix)
-        requests = self._asking.requests(choices, shared, begin)
+        begin = self._parser.beginning(prompt, prefix)
+        requests = self._parser.requests(choices, shared, begin)
         longest = max(request.settings["max_new_tokens"] for request in requests)
         source, length = self._source(begin, longest)
         return [self._run(source, request, length) for request in requests]

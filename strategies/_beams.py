@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.backend import Best
-from engine.deciding import highest
-from engine.question import Question
+from engine.accel.graph_calls import highest
+from engine.accel.host_future import HostFuture
 from engine.run import Node, Pick, Run
 from engine.settings import setting
 from engine.trace import Stop
+from engine.trie.backend import Best
 
 NEVER = -1.0e9  # added to a score that must not win
 
@@ -98,7 +98,7 @@ class Candidates:
     @staticmethod
     def best(
         run: Run, nodes: Sequence[Node], totals: Tensor, count: int
-    ) -> Generator[Question, Tensor, Candidates]:
+    ) -> Generator[HostFuture, Tensor, Candidates]:
         """Those with the highest sums."""
         if best := (yield from run.best(nodes, count)):
             return Candidates._of(run, nodes, totals, *_best_of(best, totals, count))

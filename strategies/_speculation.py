@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.question import Question
+from engine.accel.host_future import HostFuture
 from engine.run import Node, Pick, Run
 from engine.strategy import Ask, Decoding
 
@@ -50,7 +50,7 @@ Drafter = Callable[[list[int], int, int, Node], Generator[Sequence[Ask], list[No
 
 # What the model makes of a draft at the nodes before it and behind each of its tokens.
 Judge = Callable[
-    [Sequence[Node], Proposal], Generator[Question, Tensor, tuple["Verdict", list[float]]]
+    [Sequence[Node], Proposal], Generator[HostFuture, Tensor, tuple["Verdict", list[float]]]
 ]
 
 
@@ -120,7 +120,7 @@ def _read(
     """The nodes before a draft and behind each of its tokens, in one pass."""
     if proposal.nodes is not None:
         yield [(proposal.nodes[0],)]  # costs nothing: a word with whoever watches
-        run.charge(node.reader, len(proposal.nodes))
+        run.charge(node.evaluator, len(proposal.nodes))
         return proposal.nodes
     asks = _asks(node, pending, proposal)
     evaluated = (yield asks) if asks else []
@@ -137,7 +137,7 @@ def _asks(node: Node, pending: Sequence[int], proposal: Proposal) -> list[Ask]:
 
 def judged(
     run: Run, do_sample: bool, nodes: Sequence[Node], proposal: Proposal
-) -> Generator[Question, Tensor, tuple[Verdict, list[float]]]:
+) -> Generator[HostFuture, Tensor, tuple[Verdict, list[float]]]:
     """What the model makes of a draft, and the probability it gives each drafted token."""
     scores = run.scores(nodes)  # (1 + drafted, vocab)
     rows = [above + 1 for above in proposal.above]

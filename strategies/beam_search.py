@@ -12,7 +12,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from engine.in_transformers import custom_generate
+from engine.interop.custom_generate import custom_generate
 from engine.run import Run
 from engine.strategy import Decoding, strategy
 from engine.trace import Stop

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.deciding import highest
-from engine.graphs import bucket
-from engine.in_transformers import custom_generate
+from engine.accel.graph_calls import highest
+from engine.accel.graphs import bucket
+from engine.interop.custom_generate import custom_generate
 from engine.run import Node, Pick, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy

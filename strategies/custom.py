@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
-from engine import foreign
 from engine.errors import PlaygroundError
+from engine.interop import recipes
+from engine.interop.capture import KEPT, Sighting, Text
 from engine.run import Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
 from engine.trace import Stop
-from engine.witness import KEPT, Sighting, Text
 
 MOMENT = 0.02  # seconds to wait for news, while others who are compared wait too
 
@@ -57,7 +57,7 @@ def custom(run: Run, params: Params) -> Decoding:
     if callable(given):
         witness = run.foreign.watch(given, arguments)
     else:
-        witness = run.foreign.watch_raw(foreign.load(given), arguments)
+        witness = run.foreign.watch_raw(recipes.load(given), arguments)
     story = _Story(run)
     witness.start()
     try:

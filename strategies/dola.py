@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import PlaygroundError
-from engine.in_transformers import custom_generate
+from engine.interop.custom_generate import custom_generate
 from engine.run import Node, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy

@@ -15,13 +15,13 @@ from typing import Any
 
 from torch import Tensor
 
-from engine.ahead import Ahead
-from engine.draft_tree import Size, Tree
-from engine.measure import Known
-from engine.question import Question
+from engine.accel.host_future import HostFuture
+from engine.accel.medusa_pipeline import Ahead
+from engine.drafting.draft_tree import Size, Tree
 from engine.run import Node, Run
 from engine.settings import setting
 from engine.strategy import Ask, Decoding, strategy
+from engine.trace.statistics import Known
 from strategies._speculation import Proposal, Verdict, judged, speculate, walk
 from strategies.sample import Shaping
 
@@ -101,7 +101,7 @@ class _Drafting:
 
     def judge(
         self, nodes: Sequence[Node], proposal: Proposal
-    ) -> Generator[Question, Tensor, tuple[Verdict, list[float]]]:
+    ) -> Generator[HostFuture, Tensor, tuple[Verdict, list[float]]]:
         """Judge a tree, and have the device go on where nothing hinders it."""
         if self.ahead.possible(nodes) and (there := (yield from self.ahead.judged(nodes))):
             rows = [above + 1 for above in proposal.above]

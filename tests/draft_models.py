@@ -14,10 +14,11 @@ from tokenizers import Tokenizer
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from engine import small_weights, trained
-from engine.exits import Exit
-from engine.heads import Heads
-from engine.model import Model
+from engine.drafting.exits import Exit
+from engine.drafting.heads import Heads
+from engine.models import quantized_weights as small_weights
+from engine.models import trained
+from engine.models.model import Model
 from tests.tiny import ALPHABET, KINDS, SHAPE, SIZE, SPECIAL, TOKENS, tiny
 
 WORDS = [*SPECIAL, *ALPHABET]

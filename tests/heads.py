@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.heads import Heads
-from engine.model import Model
+from engine.drafting.heads import Heads
+from engine.models.model import Model
 from tests.tiny import SHAPE, TOKENS, tiny
 
 

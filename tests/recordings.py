@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine import graphs, telling
-from engine import pool as pools
-from engine.graphs import Graphs
+from engine.accel import graphs
+from engine.accel.graphs import Graphs
+from engine.trace import deferred_writer as telling
+from engine.trie import pool as pools
 
 
 class _Taped:

@@ -31,7 +31,7 @@ from transformers import (
     set_seed,
 )
 
-from engine.model import Model
+from engine.models.model import Model
 from engine.trace import Trace
 
 SPECIAL = ["<pad>", "<s>", "</s>"]

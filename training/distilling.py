@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from transformers import LlamaForCausalLM, PreTrainedModel
 
-from engine.heads import Heads
+from engine.drafting.heads import Heads
 from training.writing import Written, fresh
 
 TOLD = 20  # points of the loss curve that are kept

@@ -19,7 +19,7 @@ from typing import Any
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from engine.heads import Heads
+from engine.drafting.heads import Heads
 from training.distilling import Course, batches, draft_loss, heads_loss, learn, small, states_of
 from training.lesson import FEW, NAME, arguments, begun, read_back, save, tell
 from training.measuring import acceptance, heads_acceptance

@@ -21,7 +21,7 @@ from typing import Any
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from engine.exits import Exit
+from engine.drafting.exits import Exit
 from training.distilling import Batch, Course, batches, learn, unlike
 from training.lesson import FEW, NAME, arguments, begun, read_back, save, tell
 from training.measuring import acceptance

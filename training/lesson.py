@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine import models, small_weights
-from engine.attention import group
-from engine.model import Model
+from engine.accel.grouped_attention import group
+from engine.models import loading, quantized_weights
+from engine.models.model import Model
 
 # isort: split
 import torch
@@ -41,7 +41,7 @@ class Lesson(NamedTuple):
 
 def begun(options: argparse.Namespace) -> Lesson:
     """Have the model write."""
-    model = models.load(options.model, dtype="bfloat16")
+    model = loading.load(options.model, dtype="bfloat16")
     if model.device.type == "cuda":
         group(model.module)
     training, held_back = written(model, options)
@@ -118,7 +118,7 @@ def save(module: nn.Module, kept: Tensor, about: Mapping[str, Any], name: str, i
         room -= weight.numel() * (1 if weight.ndim == 2 else 4)
     for number, part in enumerate(parts, 1):
         file = into / f"{name}-{number}-of-{len(parts)}.safetensors"
-        small_weights.save(part, about, file)
+        quantized_weights.save(part, about, file)
         file.chmod(0o644)  # safetensors writes for the owner alone
 
 
@@ -126,7 +126,7 @@ def read_back(module: nn.Module, name: str, folder: Path) -> None:
     """Put the weights into a module that were kept of it."""
     weights: dict[str, Tensor] = {}
     for file in sorted(folder.glob(f"{name}-*.safetensors")):
-        weights |= small_weights.load(file)[0]
+        weights |= quantized_weights.load(file)[0]
     weights.pop("kept")
     missing, unknown = module.load_state_dict(weights, strict=False)
     assert not unknown and all("embed_tokens" in key for key in missing), (missing, unknown)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from engine.heads import Heads
+from engine.drafting.heads import Heads
 from training.writing import Written, fresh
 
 TEXTS = 64  # looked at together

@@ -2,7 +2,7 @@
 
 Three sources, none from outside the repository: requests that the model makes up itself behind an
 empty user's turn (Xu et al. 2024, "Magpie"), requests put together from the lists below, and
-beginnings and passages of the public-domain texts in ``playground/watermarks/passages.txt``. One in
+beginnings and passages of the public-domain ``playground/watermarks/human_texts.txt``. One in
 ten subjects, code beginnings and passages is held back for measuring.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, NamedTuple
 
-from playground.watermarks.passages import passages
+from playground.watermarks.human_texts import passages
 
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 HELD_BACK = 10  # one of so many is kept for measuring

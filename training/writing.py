@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
-from engine.pool_layer import Plan, PoolLayer
+from engine.trie.cache_layer import Plan, PoolLayer
 from training.prompts import Prompt
 
 BLOCK = 128  # the visible part of the texts grows by this much

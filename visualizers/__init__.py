@@ -6,12 +6,12 @@ Knows traces and plotly. Refuses to know strategies, models and pages.
 import pkgutil
 from importlib import import_module
 
-from visualizers._lines import best_path
-from visualizers._register import View, applicable, views
-from visualizers._style import labels, visible
+from visualizers._shared.lines import best_path
+from visualizers._shared.style import labels, visible
+from visualizers.registry import View, applicable, views
 
-for _module in pkgutil.iter_modules(__path__):
-    if not _module.name.startswith("_"):
-        import_module(f"{__name__}.{_module.name}")
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    if "._" not in _module.name:
+        import_module(_module.name)
 
 __all__ = ["View", "applicable", "best_path", "labels", "views", "visible"]

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import PlaygroundError
-from engine.pace import Pace
 from engine.prompt import Chat
-from engine.rounds import arrivals, prompt_ms
+from engine.run_control import RunControl
 from engine.trace import Trace, Update
+from engine.trace.rounds import arrivals, prompt_ms
 from playground.lab import Playground
-from playground.speculation.entrants import Entrant, able
-from playground.speculation.ledger import Ledger, ledger
+from playground.speculation.accounting import Ledger, ledger
+from playground.speculation.drafters import Entrant, able
 
-Stop = threading.Event | Pace
+Stop = threading.Event | RunControl
 
 WARM_UP = 4  # tokens written before the clock starts
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from engine.errors import PlaygroundError
-from engine.rounds import Round, arrivals, rounds
 from engine.trace import Trace
-from playground.speculation.ledger import ledger
+from engine.trace.rounds import Round, arrivals, rounds
+from playground.speculation.accounting import ledger
 
 LONGEST = 16  # drafted tokens that curves go up to
 

@@ -19,12 +19,13 @@ from gradio.context import get_blocks_context
 from gradio.events import api
 from gradio.utils import get_function_description
 
-from engine import marks, watermark
 from engine.errors import PlaygroundError
 from engine.settings import Limits
 from engine.trace import Step, Trace, Update
-from playground import Playground, measures
-from playground.ui.loading import Labs
+from engine.watermark import config as marks
+from engine.watermark import detector
+from playground import Playground, metrics
+from playground.ui.shared.model_loading import Labs
 from strategies import find, registered
 
 REFRESH = 0.1  # seconds between two answers of a stream, at least
@@ -158,10 +159,10 @@ class _Endpoints:
             _expect("z_threshold", z_threshold, int | float, "a number")
             _expect("ignore_repeated", ignore_repeated, bool, "true or false")
             fields = _named("config", config)
-            scheme = fields.pop("seeding_scheme", None) or scheme or watermark.SCHEMES[0]
+            scheme = fields.pop("seeding_scheme", None) or scheme or detector.SCHEMES[0]
             marks.checked(scheme, fields, lab.limits)  # by name they could be other arguments
             fields |= {"z_threshold": z_threshold, "ignore_repeated": ignore_repeated}
-            found = watermark.detect(lab.model, text, scheme=scheme, limits=lab.limits, **fields)
+            found = detector.detect(lab.model, text, scheme=scheme, limits=lab.limits, **fields)
             if not found.tokens_scored:
                 raise PlaygroundError(found.reason)
             answer: dict[str, Any] = _spoken(found.to_dict(), request)
@@ -251,7 +252,7 @@ def _summary(trace: Trace) -> dict[str, Any]:
         "others": others,  # further texts of the same run, best first
         "stop": vars(trace.stop),
         "error": trace.error,
-        "figures": vars(measures.figures(trace)),
+        "figures": vars(metrics.figures(trace)),
     }
 
 

@@ -10,15 +10,17 @@ import gradio as gr
 from gradio.components import Component
 
 from engine.settings import SHARED, Limits
-from playground.ui import across, api, browser, live, speculative, step, take, tree, watermark, why
-from playground.ui.card_events import draw_cards
-from playground.ui.controls import carriable, control
-from playground.ui.deck import Deck
-from playground.ui.events import connect
-from playground.ui.handlers import Runs
-from playground.ui.loading import Labs
-from playground.ui.parts import IN_SIGHT, KINDS, Actions, Form, Parts, Tabs
-from playground.ui.presets import FIRST, PRESETS
+from playground.ui import api, speculative, watermark
+from playground.ui.compare import charts_tab, export_tab, live_view, step_view, tree_view, why_tab
+from playground.ui.compare.card_events import draw_cards
+from playground.ui.compare.card_state import Deck
+from playground.ui.compare.components import IN_SIGHT, KINDS, Actions, Form, Parts, Tabs
+from playground.ui.compare.events import connect
+from playground.ui.compare.presets import FIRST, PRESETS
+from playground.ui.compare.runs import Runs
+from playground.ui.shared import browser
+from playground.ui.shared.controls import carriable, control
+from playground.ui.shared.model_loading import Labs
 
 _WHAT_THIS_IS = (
     "# Decoding Playground\n"
@@ -54,7 +56,7 @@ def build(labs: Labs, limits: Limits) -> gr.Blocks:
             form=form,
             deck=gr.State(Deck().deal(FIRST.cards[: limits.strategies])),
             actions=actions,
-            live=live.component(runs.more),
+            live=live_view.component(runs.more),
             tabs=_tabs(labs, limits),
             browser=browser.component(),
         )
@@ -141,19 +143,19 @@ def _actions() -> Actions:
 def _tabs(labs: Labs, limits: Limits) -> Tabs:
     with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as all_tabs:
         with gr.Tab("Step", id="step") as of_step:
-            step.view()
+            step_view.view()
         with gr.Tab("Tree", id="tree") as of_tree:
-            tree.view()
+            tree_view.view()
         with gr.Tab("Why", id="why") as of_why:
-            reasons = why.tab()
+            reasons = why_tab.tab()
         with gr.Tab("Across strategies", id="across") as of_across:
-            beside = across.tab()
+            beside = charts_tab.tab()
         with gr.Tab("Speculative", id="speculative") as of_speculative:
             drafts = speculative.tab(limits)
         with gr.Tab("Watermark", id="watermark") as of_watermark:
             marks = watermark.tab(labs, limits)
         with gr.Tab("Take it with you", id="take") as of_take:
-            taken = take.tab()
+            taken = export_tab.tab()
     each = {"step": of_step, "tree": of_tree, "why": of_why, "across": of_across}
     each |= {"speculative": of_speculative, "watermark": of_watermark, "take": of_take}
     return Tabs(all_tabs, gr.State("step"), each, reasons, beside, drafts, marks, taken)

@@ -13,13 +13,13 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from engine import watermark
-from engine.detection import Detection
 from engine.settings import Limits
+from engine.watermark import detector
+from engine.watermark.detection import Detection
 from playground.lab import Playground
-from playground.watermarks import rates
-from playground.watermarks.attacking import Stop, Stopped
-from playground.watermarks.calibration import (
+from playground.watermarks import roc as rates
+from playground.watermarks.attacks.registry import Stop, Stopped
+from playground.watermarks.calibration_result import (
     POWERS,
     Calibration,
     Needed,
@@ -28,10 +28,10 @@ from playground.watermarks.calibration import (
     at_length,
     cost,
 )
-from playground.watermarks.passages import Passage, edition, passages
-from playground.watermarks.sampling import Order, Written, write
-from playground.watermarks.shelf import Shelf, usual_folder
-from playground.watermarks.spec import Spec, check
+from playground.watermarks.calibration_spec import Spec, check
+from playground.watermarks.disk_cache import Shelf, usual_folder
+from playground.watermarks.human_texts import Passage, edition, passages
+from playground.watermarks.text_generation import Order, Written, write
 
 __all__ = ["Calibration", "Progress", "Spec", "calibrate"]
 
@@ -106,8 +106,8 @@ class _Work:
                     yield Progress(_HUMAN, len(samples) + at, spec.keys * len(texts), "texts")
                     if at % _TOGETHER == 0:  # what several texts share is then known for all
                         joined = " ".join(one.text for one in texts[at : at + _TOGETHER])
-                        watermark.detect(self._lab.model, joined, limits=_WIDE, **told)
-                    found = watermark.detect(self._lab.model, text.text, **told)
+                        detector.detect(self._lab.model, joined, limits=_WIDE, **told)
+                    found = detector.detect(self._lab.model, text.text, **told)
                     after = _after(found, spec.length)
                     kept.append([after[length - 1] for length in spec.at])
                 self._shelf.put(name, kept)
@@ -129,7 +129,7 @@ class _Work:
             for text in written:
                 self._check_stop()
                 yield Progress(f"scoring them, {mark}".strip(", "), len(kept), texts, "texts")
-                found = watermark.detect(self._lab.model, text.ids, **spec.detection())
+                found = detector.detect(self._lab.model, text.ids, **spec.detection())
                 assert found.round_trip is not None
                 kept.append([_after(found, spec.length), found.round_trip.score.z_score])
             self._shelf.put(name, kept)
@@ -167,7 +167,7 @@ def _human_texts(lab: Playground, length: int) -> list[Passage]:
 
 def _after(found: Detection, length: int) -> list[float]:
     """The z-score after every token; one that is not scored, or not there, leaves it as it was."""
-    known = {point.position: point.z_score for point in watermark.over_length(found)}
+    known = {point.position: point.z_score for point in detector.over_length(found)}
     after, z = [], 0.0
     for position in range(length):
         z = known.get(position, z)

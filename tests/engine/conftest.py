@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from engine.blocks import quicken
-from engine.model import Model
+from engine.accel.fused_layers import quicken
+from engine.models.model import Model
 
 
 @pytest.fixture

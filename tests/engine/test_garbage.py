@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import models
 from engine.garbage import uncollected
+from engine.models import loading as models
 from tests.tiny import tiny
 
 

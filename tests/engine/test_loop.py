@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from engine import pool as pools
 from engine import strategy as register
 from engine.errors import PlaygroundError
-from engine.model import Model
-from engine.plain import Plain
+from engine.models.model import Model
 from engine.run import Run
-from engine.slots import LATELY
 from engine.strategy import Decoding
 from engine.trace import Trace
+from engine.trie import pool as pools
+from engine.trie.plain import Plain
+from engine.trie.slots import LATELY
 from playground import Limits, Playground
 from tests.recordings import as_on_a_gpu
 from tests.tiny import TRIE, tiny
@@ -50,7 +50,7 @@ def extra() -> Iterator[Callable[..., None]]:
 
 def used(lab: Playground) -> int:
     gc.collect()
-    return lab._readers.trie.backend.used
+    return lab._backends.trie.backend.used
 
 
 def timeless(trace: Trace) -> Trace:
@@ -88,8 +88,8 @@ def test_a_prompt_is_read_once_and_its_beginning_is_shared(
 @pytest.mark.parametrize("kind", TRIE)
 def test_both_backends_leave_equal_traces(kind: str) -> None:
     lab, plain = Playground(tiny(kind)), Playground(tiny(kind))
-    plain._readers.trie_length = 0
-    assert isinstance(plain._readers.whole(1).backend, Plain) and lab._readers.trie_length > 0
+    plain._backends.trie_length = 0
+    assert isinstance(plain._backends.whole(1).backend, Plain) and lab._backends.trie_length > 0
     for ours, theirs in zip(
         lab.compare("Hello there", ALL, max_new_tokens=12, seed=4),
         plain.compare("Hello there", ALL, max_new_tokens=12, seed=4),
@@ -203,18 +203,20 @@ def test_callers_on_several_threads_share_passes_and_get_their_own_results() -> 
 
 def test_waiting_callers_are_served_by_one_pass(passes: Callable[[Model], list[int]]) -> None:
     lab = Playground(tiny("llama"))
-    reader = lab._readers.trie
-    start = reader.backend.top(None)
+    evaluator = lab._backends.trie
+    start = evaluator.backend.top(None)
     sizes = passes(lab.model)
     done = []
-    with reader.lock:  # as if a pass were under way
+    with evaluator.lock:  # as if a pass were under way
         threads = [
-            threading.Thread(target=lambda t=token: done.append(reader.evaluate([start.child(t)])))
+            threading.Thread(
+                target=lambda t=token: done.append(evaluator.evaluate([start.child(t)]))
+            )
             for token in (5, 6, 7)
         ]
         for thread in threads:
             thread.start()
-        while len(reader.turns) < 3:
+        while len(evaluator.batching) < 3:
             pass
     for thread in threads:
         thread.join()
@@ -251,7 +253,7 @@ def test_room_that_a_long_comparison_needed_is_given_back_after_some_short_ones(
         as_on_a_gpu(monkeypatch)
         monkeypatch.setattr(pools, "GRAPH_CAPACITY", 64)
     lab = Playground(tiny("llama"))
-    pool = lab._readers.trie.backend
+    pool = lab._backends.trie.backend
     [expected] = lab.compare("a b", ["greedy"], max_new_tokens=8)
     least = pool._slots.capacity
     lab.compare(

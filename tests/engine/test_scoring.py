@@ -58,7 +58,7 @@ def test_a_text_scored_under_the_settings_it_was_written_with_has_the_runs_own_n
 ) -> None:
     lab = Playground(tiny("llama"))
     if backend == "plain":
-        lab._readers.trie_length = 0
+        lab._backends.trie_length = 0
     [run] = lab.compare("one two one two", [OWN[name]], max_new_tokens=12, seed=3)
     ids = run.sequences[0].token_ids
     [scored] = lab.score("one two one two", ids, [OWN[name]], max_new_tokens=12, seed=3)

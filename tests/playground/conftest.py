@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from playground import Playground
-from tests.playground.browsing import LIMITS, served
+from tests.playground.ui.browsing import LIMITS, served
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 QUIET = [

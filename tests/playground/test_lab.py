@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.pool import CHUNK
+from engine.trie.pool import CHUNK
 from playground import Limits, Playground, PlaygroundError
 from tests.tiny import assert_same_tokens, tiny
 

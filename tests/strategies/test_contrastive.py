@@ -119,7 +119,7 @@ def test_its_numbers_are_kept_with_the_trace() -> None:
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_both_backends_find_the_same(kind: str) -> None:
     lab = Playground(tiny(kind))
-    lab._readers.trie_length = 0
+    lab._backends.trie_length = 0
     [plain] = lab.compare(PROMPT, ["contrastive_search"], max_new_tokens=TOKENS)
     trace = search(kind)
     assert plain.sequences[0].token_ids == trace.sequences[0].token_ids

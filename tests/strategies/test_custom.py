@@ -13,7 +13,7 @@ from transformers import DynamicCache
 
 from engine.trace import Trace
 from playground import Playground, PlaygroundError
-from playground.recipe import write
+from playground.export.recipe import write
 from tests.tiny import tiny
 
 

@@ -155,7 +155,7 @@ def test_a_token_drawn_from_far_behind_is_told_of_too() -> None:
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_both_backends_contrast_the_same(kind: str) -> None:
     lab = Playground(tiny(kind))
-    lab._readers.trie_length = 0
+    lab._backends.trie_length = 0
     [plain] = lab.compare(PROMPT, ["dola"], max_new_tokens=TOKENS)
     trace = dola(kind)
     assert plain.sequences[0].token_ids == trace.sequences[0].token_ids

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine.early_exit import first_layers
 from engine.trace import Trace
+from engine.trie.early_exit import first_layers
 from playground import Playground, PlaygroundError
 from strategies.prompt_lookup import Match, look_up
 from tests.draft_models import deep, draft, padded, readable

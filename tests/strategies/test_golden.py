@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.watermark import detect
+from engine.watermark.detector import detect
 from playground import Limits, Playground
 from tests.tiny import assert_same_tokens
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from engine import draft_tree, telling
-from engine.draft_tree import Size, Tree, TreeDrafter
-from engine.heads import Heads
-from engine.model import Model
+from engine.drafting import draft_tree
+from engine.drafting.draft_tree import Size, Tree, TreeDrafter
+from engine.drafting.heads import Heads
+from engine.models.model import Model
 from engine.trace import Step, Trace
+from engine.trace import deferred_writer as telling
 from playground import Limits, Playground, PlaygroundError
 from tests.draft_models import readable, train
 from tests.heads import clueless, forgetful, knowing
@@ -363,7 +364,7 @@ def test_a_cpu_does_less_and_finds_the_same_tree(
     given = (torch.ones(1, 32), 40, (2, 50), size)
     tree, needed = trees.tree(*given), len(levels)
     # Below such a bar everything is gone on with, as on a GPU.
-    monkeypatch.setattr("engine.draft_tree._bar", lambda *_: -math.inf)
+    monkeypatch.setattr("engine.drafting.draft_tree._bar", lambda *_: -math.inf)
     assert trees.tree(*given) == tree
     assert len(levels) == needed + 5 and (needed < 5 or size.tokens == 40)
 

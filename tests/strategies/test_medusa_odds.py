@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.draft_tree import Size, Tree, TreeDrafter
-from engine.heads import Heads
+from engine.drafting.draft_tree import Size, Tree, TreeDrafter
+from engine.drafting.heads import Heads
 from strategies import _speculation
 from strategies._speculation import Proposal, Verdict
 from strategies.medusa import Params, medusa

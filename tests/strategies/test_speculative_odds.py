@@ -30,9 +30,9 @@ from transformers import (
     TopKLogitsWarper,
 )
 
+from engine.models.trained import KeptHead
 from engine.run import Pick
 from engine.trace import Stop
-from engine.trained import KeptHead
 from playground import Limits, Playground
 from strategies import _speculation
 from strategies._speculation import Verdict

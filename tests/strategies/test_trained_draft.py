@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine import models, trained
-from engine.early_exit import first_layers
-from engine.model import Model
+from engine.models import loading as models
+from engine.models import trained
+from engine.models.model import Model
 from engine.trace import Trace
+from engine.trie.early_exit import first_layers
 from playground import Playground
 from tests.draft_models import deep, train
 from tests.recordings import as_on_a_gpu

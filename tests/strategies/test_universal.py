@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from engine.models import EMBEDDED
-from engine.respelling import Respelling
+from engine.drafting.cross_tokenizer import CrossTokenizer
+from engine.models.loading import EMBEDDED
 from engine.trace import Trace
 from playground import Playground
 from tests.draft_models import readable
@@ -41,8 +41,8 @@ def tokenizer(name: str) -> Any:
 
 
 @cache
-def respelling(target: str, draft: str) -> Respelling:
-    return Respelling(tokenizer(target), tokenizer(draft))
+def respelling(target: str, draft: str) -> CrossTokenizer:
+    return CrossTokenizer(tokenizer(target), tokenizer(draft))
 
 
 def said(tokenizer: Any, ids: list[int]) -> str:

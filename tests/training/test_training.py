@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from engine import small_weights
-from engine.exits import Exit
-from engine.heads import Heads
+from engine.drafting.exits import Exit
+from engine.drafting.heads import Heads
+from engine.models import quantized_weights as small_weights
 from tests.tiny import KINDS
 from training.distilling import (
     Batch,

@@ -9,8 +9,8 @@ import pytest
 
 import visualizers
 from tests.visualizers.samples import forked, scored
-from visualizers import _style as style
-from visualizers import entropy, probability
+from visualizers._shared import style as style
+from visualizers.compare import entropy, probability
 
 
 @pytest.fixture(params=visualizers.views(), ids=lambda view: view.id)

@@ -10,14 +10,12 @@ from engine.trace import Token
 from playground import Playground
 from tests.conftest import EVIL, returned, step, trace
 from tests.tiny import tiny
-from visualizers import (
-    constrained_progress,
-    contrastive,
-    contrastive_similarity,
-    diverse_penalty,
-    dola_candidates,
-    dola_layers,
-)
+from visualizers.beams import constraint_progress as constrained_progress
+from visualizers.beams import diversity_penalty as diverse_penalty
+from visualizers.contrastive import candidates as contrastive
+from visualizers.contrastive import similarity as contrastive_similarity
+from visualizers.dola import candidates as dola_candidates
+from visualizers.dola import layers as dola_layers
 
 PROMPT = "The capital of France is"
 WHY = (

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import gradio as gr
 
 from engine.settings import Limits
-from playground.ui.speculative import ahead, closer, markup, proof, race, results
+from playground.ui.speculative import draft_length as ahead
 from playground.ui.speculative import form as forms
+from playground.ui.speculative import losslessness, markup, race, results, rounds
 from playground.ui.speculative.form import Form
 
 _WHAT = (
@@ -32,8 +33,8 @@ class Speculative:
     results: gr.HTML
     clock: gr.Plot  # all lanes over time
     which: gr.Radio  # the drafter to look at more closely
-    closer: closer.Closer
-    proof: proof.Proof
+    closer: rounds.Closer
+    proof: losslessness.Proof
     ahead: ahead.Ahead
     each: Mapping[str, gr.Tab]
     opened: gr.State  # the id of the open one
@@ -57,9 +58,9 @@ def tab(limits: Limits) -> Speculative:
                     show_label=False, container=False, visible=False, elem_id="spec-clock"
                 )
         with gr.Tab("Inside the rounds", id=INSIDE) as of_inside:
-            looked = closer.section()
+            looked = rounds.section()
         with gr.Tab("The same text?", id="proof") as of_proof:
-            proved = proof.section()
+            proved = losslessness.section()
         with gr.Tab("How far ahead?", id="ahead") as of_ahead:
             swept = ahead.section(limits)
     each = {RESULT: of_result, INSIDE: of_inside, "proof": of_proof, "ahead": of_ahead}

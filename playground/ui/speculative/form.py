@@ -16,11 +16,11 @@ from engine.errors import PlaygroundError
 from engine.prompt import Chat
 from engine.settings import Limits
 from playground import Playground
-from playground.speculation.entrants import Entrant, entrants, left_behind
-from playground.ui.controls import fitting
-from playground.ui.parts import KINDS, Values
+from playground.speculation.drafters import Entrant, entrants, left_behind
+from playground.ui.compare.components import KINDS, Values
+from playground.ui.shared.controls import fitting
 from playground.ui.speculative import markup
-from playground.ui.speculative.prompts import EXAMPLES
+from playground.ui.speculative.example_prompts import EXAMPLES
 
 Drawn = dict[Block, Any]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from engine.rounds import CLOSINGS, rounds
 from engine.trace import Step
-from playground.speculation.entrants import Entrant
+from engine.trace.rounds import CLOSINGS, rounds
+from playground.speculation.drafters import Entrant
 from playground.speculation.race import Lane, News, Race
 
 EMPTY = (

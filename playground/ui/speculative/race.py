@@ -16,9 +16,9 @@ import gradio as gr
 from playground import Playground
 from playground.speculation.race import News, Race, race
 from playground.ui import web
-from playground.ui.bench import Bench, Drawn, bench
-from playground.ui.jobs import Jobs, Tell
-from playground.ui.parts import Values
+from playground.ui.compare.components import Values
+from playground.ui.shared.job_controls import Bench, Drawn, bench
+from playground.ui.shared.jobs import Jobs, Tell
 from playground.ui.speculative.form import Form
 from playground.ui.speculative.lanes import Screen, nothing
 

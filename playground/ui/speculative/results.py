@@ -9,11 +9,11 @@ from typing import Any
 
 from engine.errors import PlaygroundError
 from playground.speculation import lossless
-from playground.speculation.ledger import Ledger
+from playground.speculation.accounting import Ledger
 from playground.speculation.race import Lane, Race
-from playground.ui import tables
+from playground.ui.shared import html as tables
 from playground.ui.speculative import markup
-from visualizers.speculative_race import speculative_race
+from visualizers.speculative.race import speculative_race
 
 EMPTY = (
     "After a race: how fast each was, how many passes of the model it took, where every drafted "

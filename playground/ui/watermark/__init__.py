@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import gradio as gr
 
 from engine.settings import Limits
-from playground.ui.handlers import Runs
-from playground.ui.loading import Labs
-from playground.ui.parts import QUICK, Parts
-from playground.ui.watermark import attack, calibrate, detect, explain, game
+from playground.ui.compare.components import QUICK, Parts
+from playground.ui.compare.runs import Runs
+from playground.ui.shared.model_loading import Labs
+from playground.ui.watermark import attack, calibrate, detect, explain, guess
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Watermark:
     attack: attack.Attack
     calibrate: calibrate.Calibrate
     explain: explain.Explain
-    game: game.Game
+    game: guess.Game
     each: Mapping[str, gr.Tab]  # by its id
     opened: gr.State  # the id of the open one
 
@@ -43,7 +43,7 @@ def tab(labs: Labs, limits: Limits) -> Watermark:
         with gr.Tab("Explain", id="explain") as of_explain:
             explained = explain.section()
         with gr.Tab("Guess", id="guess") as of_guess:
-            guessed = game.section()
+            guessed = guess.section()
     each = {"detect": of_detect, "attack": of_attack, "calibrate": of_calibrate}
     each |= {"explain": of_explain, "guess": of_guess}
     sections = (looked, attacked, calibrated, explained, guessed)
@@ -59,7 +59,7 @@ def connect(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
     attack.connect(parts, sections.attack, labs, limits, runs)
     calibrate.connect(parts, sections.calibrate, labs, limits, runs)
     explain.connect(parts, sections.explain, labs, limits, runs)
-    game.connect(parts, sections.game, labs, limits, runs)
+    guess.connect(parts, sections.game, labs, limits, runs)
 
 
 def _naming(name: str) -> Callable[[], str]:

@@ -12,21 +12,21 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from engine import watermark
-from engine.detection import Detection
-from engine.evidence import Score
 from engine.settings import Limits
-from playground.ui import tables
-from playground.ui.bench import WORKING, Bench, Drawn, bench
-from playground.ui.handlers import Runs
-from playground.ui.jobs import Jobs, Tell
-from playground.ui.loading import Labs
-from playground.ui.parts import QUICK, Parts, Values, visitor
-from playground.ui.watermark import marked
-from playground.ui.watermark.marked import Marked
-from playground.watermarks import attacks
-from playground.watermarks.attacks import ATTACKS, Point
-from visualizers import watermark_attack
+from engine.watermark import detector as watermark
+from engine.watermark.detection import Detection
+from engine.watermark.statistics import Score
+from playground.ui.compare.components import QUICK, Parts, Values, visitor
+from playground.ui.compare.runs import Runs
+from playground.ui.shared import html
+from playground.ui.shared.job_controls import WORKING, Bench, Drawn, bench
+from playground.ui.shared.jobs import Jobs, Tell
+from playground.ui.shared.model_loading import Labs
+from playground.ui.watermark import watermarked_columns as marked
+from playground.ui.watermark.watermarked_columns import Marked
+from playground.watermarks.attacks import strength as attacks
+from playground.watermarks.attacks.strength import ATTACKS, Point
+from visualizers.watermark import attack as watermark_attack
 
 _WHAT = (
     "Choose a column that was written with a watermark and change its text. What an attack made is "
@@ -197,13 +197,13 @@ def _table(outcome: Outcome) -> str:
     rows = [_row("as it was written", before, before.verdict)]
     if trip := before.round_trip:
         rows.append(_row("read again as text, nothing changed", trip.score, trip.verdict))
-    return tables.table(_NAME, _HEAD, [*rows, _row("after the attack", after, after.verdict)])
+    return html.table(_NAME, _HEAD, [*rows, _row("after the attack", after, after.verdict)])
 
 
 def _row(name: str, score: Score | Detection, verdict: str) -> list[str]:
     if not score.tokens_scored:
         return [name, "–", "–", verdict, "0", "–"]
-    numbers = [f"{score.z_score:.2f}", tables.probability(score.exact_p)]
+    numbers = [f"{score.z_score:.2f}", html.probability(score.exact_p)]
     return [name, *numbers, verdict, str(score.tokens_scored), f"{score.green_fraction:.1%}"]
 
 

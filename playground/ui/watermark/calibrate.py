@@ -13,20 +13,20 @@ from typing import Any
 
 import gradio as gr
 
-from engine import marks
 from engine.errors import PlaygroundError
 from engine.settings import Limits
-from playground.ui import browser
-from playground.ui.bench import WORKING, Bench, Drawn, bench, lab_of
-from playground.ui.handlers import Runs
-from playground.ui.jobs import Jobs, Tell
-from playground.ui.loading import Labs
-from playground.ui.messages import spoken
-from playground.ui.parts import QUICK, Parts, Values, visitor
-from playground.ui.watermark import calibrated
+from engine.watermark import config
+from playground.ui.compare.components import QUICK, Parts, Values, visitor
+from playground.ui.compare.runs import Runs
+from playground.ui.shared import browser
+from playground.ui.shared.job_controls import WORKING, Bench, Drawn, bench, lab_of
+from playground.ui.shared.jobs import Jobs, Tell
+from playground.ui.shared.messages import spoken
+from playground.ui.shared.model_loading import Labs
+from playground.ui.watermark import calibration_results
 from playground.watermarks import calibrate as measuring
-from playground.watermarks.calibration import Calibration, Progress
-from playground.watermarks.spec import Spec
+from playground.watermarks.calibration_result import Calibration, Progress
+from playground.watermarks.calibration_spec import Spec
 
 _WHAT = (
     "The model writes marked texts; the detector scores them and the human-written texts that come "
@@ -72,7 +72,7 @@ def section() -> Calibrate:
     gr.Markdown(_WHAT, elem_classes="summary")
     with gr.Row(elem_classes="lab-form"):
         scheme = gr.Dropdown(
-            list(marks.SCHEMES),
+            list(config.SCHEMES),
             value="lefthash",
             label="Scheme",
             interactive=True,
@@ -100,7 +100,7 @@ def section() -> Calibrate:
         with gr.Row(elem_classes="figures", equal_height=False):
             plots = [
                 gr.Plot(show_label=False, container=False, elem_id=f"calibrated-{name}")
-                for name in calibrated.FIGURES
+                for name in calibration_results.FIGURES
             ]
     return Calibrate(
         *(scheme, bias, ratio, texts, length, biases, threshold, keys, seed),
@@ -225,7 +225,7 @@ def _shown(section: Calibrate, found: Calibration | None) -> Drawn:
         return {section.shown: gr.skip()}
     return {
         section.shown: gr.Column(visible=True),
-        section.words: calibrated.sentence(found),
-        section.table: calibrated.table(found),
-        **dict(zip(section.plots, calibrated.figures(found), strict=True)),
+        section.words: calibration_results.sentence(found),
+        section.table: calibration_results.table(found),
+        **dict(zip(section.plots, calibration_results.figures(found), strict=True)),
     }

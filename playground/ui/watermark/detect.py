@@ -11,24 +11,24 @@ from typing import Any
 
 import gradio as gr
 
-from engine.detection import Detection
 from engine.errors import PlaygroundError
 from engine.settings import Limits
-from engine.watermark import detect, scan
-from engine.windows import Scan
-from playground.ui.board import Board, Column
-from playground.ui.handlers import Runs
-from playground.ui.loading import Labs
-from playground.ui.parts import QUICK, QUIET, Parts, Values, visitor
-from playground.ui.watermark import brought, source, told
-from playground.ui.watermark.detect_parts import Detect, section
-from playground.ui.watermark.fields import Drawn
-from playground.ui.watermark.source import COLUMN, FILE, PASTED
-from playground.watermarks.explaining import mark_of
-from playground.watermarks.weakening import weakening
-from visualizers.synthid_g_values import synthid_g_values
-from visualizers.watermark_length import watermark_length
-from visualizers.watermark_scan import watermark_scan
+from engine.watermark.detection import Detection
+from engine.watermark.detector import detect, scan
+from engine.watermark.windows import Scan
+from playground.ui.compare.components import QUICK, QUIET, Parts, Values, visitor
+from playground.ui.compare.results import Board, Column
+from playground.ui.compare.runs import Runs
+from playground.ui.shared.model_loading import Labs
+from playground.ui.watermark import detection_view, text_source, uploaded_detector
+from playground.ui.watermark.detect_layout import Detect, section
+from playground.ui.watermark.detector_settings import Drawn
+from playground.ui.watermark.text_source import COLUMN, FILE, PASTED
+from playground.watermarks.green_list_step import mark_of
+from playground.watermarks.strategy_effects import weakening
+from visualizers.watermark.length import watermark_length
+from visualizers.watermark.scan import watermark_scan
+from visualizers.watermark.synthid_g_values import synthid_g_values
 
 __all__ = ["Detect", "connect", "section"]
 
@@ -70,7 +70,7 @@ def _connect_columns(parts: Parts, section: Detect, labs: Labs, runs: Runs) -> N
         board = runs.board(visitor(request))
         if board is None or seen == (now := _seen(board, key)):
             return {section.asked: gr.skip()}  # a list that was left tells of a choice as well
-        column = source.chosen(board, key)
+        column = text_source.chosen(board, key)
         return {**_own(section, column), section.seen: now, section.asked: _anew()}
 
     told_again = {**QUICK, "trigger_mode": "multiple"}
@@ -95,7 +95,7 @@ def _connect_tries(section: Detect, runs: Runs) -> None:
         return {**known.another_scheme(values), section.asked: _anew()}
 
     def own(values: Values, request: gr.Request) -> Drawn:
-        column = source.chosen(runs.board(visitor(request)), values[section.column])
+        column = text_source.chosen(runs.board(visitor(request)), values[section.column])
         return {**_own(section, column), section.asked: _anew()}
 
     def opened(path: str) -> tuple[str, str, str]:
@@ -129,7 +129,7 @@ def _own(section: Detect, column: Column | None) -> Drawn:
 
 def refreshed(section: Detect, board: Board | None, seen: str, labs: Labs) -> Drawn:
     """The columns there are now: the first one of a new comparison, else the one chosen before."""
-    names = source.columns(board)
+    names = text_source.columns(board)
     if board is None or not names:
         return {section.asked: _anew()}
     feed, _, key = seen.rpartition(":")
@@ -140,7 +140,7 @@ def refreshed(section: Detect, board: Board | None, seen: str, labs: Labs) -> Dr
     return {
         section.column: gr.Dropdown(choices=names, value=first),
         section.tokenizer: board.model if offered else gr.skip(),
-        **_own(section, source.chosen(board, first)),
+        **_own(section, text_source.chosen(board, first)),
         section.seen: _seen(board, first),
         section.asked: _anew(),
     }
@@ -151,7 +151,7 @@ def looked(
 ) -> Drawn:
     """What the section shows now."""
     where = values[section.source]
-    column = source.chosen(board, values[section.column])
+    column = text_source.chosen(board, values[section.column])
     shown: Drawn = {
         section.column: gr.Dropdown(visible=where == COLUMN),
         section.pasted: gr.Textbox(visible=where == PASTED),
@@ -164,31 +164,37 @@ def looked(
         text = _text(section, values, board, column, limits)
         if text is None:
             hidden: Drawn = {group: gr.Column(visible=False) for group in section.groups}
-            return {**shown, section.view: told.nothing(source.EMPTY[where]), **hidden}
+            return {
+                **shown,
+                section.view: detection_view.nothing(text_source.EMPTY[where]),
+                **hidden,
+            }
         lab = labs.lab(values[section.tokenizer])
         found = detect(lab.model, text.text, limits=limits, **section.fields.asked(values))
     except PlaygroundError as error:
-        return {**shown, section.view: told.refused(str(error))}
+        return {**shown, section.view: detection_view.refused(str(error))}
     passages = scan(found)
-    notes = brought.notes(lab.model, text.text, values[section.brought], found, limits)
+    notes = uploaded_detector.notes(lab.model, text.text, values[section.brought], found, limits)
     notes += _notes(text.column, found.scheme)
-    view = told.detected(found, passages, text.name, notes)
+    view = detection_view.detected(found, passages, text.name, notes)
     return {**shown, section.view: view, **_drawn(section, found, passages)}
 
 
 def _text(
     section: Detect, values: Values, board: Board | None, column: Column | None, limits: Limits
-) -> source.Text | None:
+) -> text_source.Text | None:
     where = values[section.source]
     if where == COLUMN:
         if board is None or column is None:
             return None
-        return source.of_column(board, column, values[section.tokenizer])
+        return text_source.of_column(board, column, values[section.tokenizer])
     if where == PASTED:
         return (
-            source.Text(values[section.pasted], "Pasted text") if values[section.pasted] else None
+            text_source.Text(values[section.pasted], "Pasted text")
+            if values[section.pasted]
+            else None
         )
-    return source.of_file(values[section.file], limits) if values[section.file] else None
+    return text_source.of_file(values[section.file], limits) if values[section.file] else None
 
 
 def _notes(column: Column | None, scheme: str) -> list[str]:

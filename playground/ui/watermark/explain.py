@@ -19,17 +19,17 @@ from transformers import WatermarkingConfig
 from engine.errors import PlaygroundError
 from engine.settings import Limits
 from engine.trace import Trace
-from playground.ui.board import Board
-from playground.ui.cards import readable
-from playground.ui.handlers import Runs, wished
-from playground.ui.loading import Labs
-from playground.ui.parts import QUICK, Parts, visitor
-from playground.ui.watermark import source
-from playground.watermarks.explaining import Explained, explain, mark_of
-from playground.watermarks.weakening import GREEN, SYNTHID
+from playground.ui.compare.cards import readable
+from playground.ui.compare.components import QUICK, Parts, visitor
+from playground.ui.compare.results import Board
+from playground.ui.compare.runs import Runs, wished
+from playground.ui.shared.model_loading import Labs
+from playground.ui.watermark import text_source
+from playground.watermarks.green_list_step import Explained, explain, mark_of
+from playground.watermarks.strategy_effects import GREEN, SYNTHID
 from visualizers import best_path
-from visualizers.watermark_bias import watermark_bias
-from visualizers.watermark_entropy import watermark_entropy
+from visualizers.watermark.bias import watermark_bias
+from visualizers.watermark.entropy import watermark_entropy
 
 _EMPTY = (
     "No column here has a green list. Run a comparison in which a card has a watermarking_config "
@@ -157,8 +157,8 @@ def _columns(board: Board | None) -> list[tuple[str, str]]:
     """The columns that have a green list."""
     return [
         (name, key)
-        for name, key in source.columns(board)
-        if (column := source.chosen(board, key))
+        for name, key in text_source.columns(board)
+        if (column := text_source.chosen(board, key))
         and column.trace
         and isinstance(mark_of(column.trace.settings), WatermarkingConfig)
     ]

@@ -1,0 +1,1 @@
+"""Optional: CUDA graphs, fused layers, Triton kernels and packed weights. Off: equal tokens."""

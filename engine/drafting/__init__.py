@@ -1,0 +1,1 @@
+"""Drafting for speculative decoding: models, heads, exits, trees, other tokenizers."""

@@ -1,0 +1,1 @@
+"""Our strategies inside plain transformers, and foreign decoding code inside our engine."""

@@ -1,0 +1,1 @@
+"""Models: loading, the embedded ones, and the drafts trained for them."""

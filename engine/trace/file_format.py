@@ -1,0 +1,191 @@
+"""The file format of a trace: compact JSON with a version number.
+
+Token spellings and distributions that several steps share are written once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from engine.errors import PlaygroundError
+from engine.trace.types import Candidate, Distribution, Sequence, Step, Stop, Tick, Token
+
+VERSION = 2
+_READ = (1, 2)  # version 1 had no prefix and said less of each distribution
+_INVALID = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
+
+
+def encode(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A trace's fields as JSON values."""
+    return _Encoder().trace(fields)
+
+
+def decode(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the trace that `encode` wrote; raises `PlaygroundError` for anything else."""
+    try:
+        return _fields(data)
+    except _INVALID as error:
+        raise PlaygroundError(f"this is not a trace that can be read ({error!r})") from error
+
+
+def parse(text: str) -> Any:
+    """The JSON values of a file with traces."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PlaygroundError(f"this is not a trace that can be read ({error!r})") from error
+
+
+class _Encoder:
+    """Turns a trace into JSON values; what many steps share is written once."""
+
+    def __init__(self) -> None:
+        self._spellings: dict[int, str] = {}
+        self._distributions: dict[int, int] = {}  # id() of a distribution -> its index
+        self._rows: list[list[Any]] = []
+
+    def trace(self, trace: Mapping[str, Any]) -> dict[str, Any]:
+        prompt = [self._token(token) for token in trace["prompt_tokens"]]
+        prefix = [self._token(token) for token in trace["prefix"]]
+        steps = [self._step(step) for step in trace["steps"]]
+        return {
+            "version": VERSION,
+            "strategy": trace["strategy"],
+            "settings": dict(trace["settings"]),
+            "seed": trace["seed"],
+            "model": trace["model"],
+            "prompt": trace["prompt"],
+            "prompt_tokens": prompt,
+            "prefix": prefix,
+            "tokens": {str(id): text for id, text in self._spellings.items()},
+            "distributions": self._rows,
+            "steps": steps,
+            "ticks": [list(vars(tick).values()) for tick in trace["ticks"]],
+            "sequences": [
+                {
+                    "token_ids": sequence.token_ids,
+                    "text": sequence.text,
+                    "steps": sequence.steps,
+                    "stop": [sequence.stop.rule, sequence.stop.detail],
+                    "score": sequence.score,
+                }
+                for sequence in trace["sequences"]
+            ],
+            "stop": [trace["stop"].rule, trace["stop"].detail],
+            "error": trace["error"],
+        }
+
+    def _token(self, token: Token) -> int:
+        self._spellings[token.id] = token.text
+        return token.id
+
+    def _step(self, step: Step) -> list[Any]:
+        return [
+            step.parent,
+            step.tick,
+            self._token(step.token),
+            step.text,
+            step.event,
+            step.raw,
+            step.final,
+            step.rank,
+            None if step.distribution is None else self._distribution(step.distribution),
+            dict(step.notes),
+        ]
+
+    def _distribution(self, distribution: Distribution) -> int:
+        index = self._distributions.get(id(distribution))
+        if index is None:
+            index = self._distributions[id(distribution)] = len(self._rows)
+            self._rows.append(
+                [
+                    distribution.processors,
+                    distribution.raw_entropy,
+                    distribution.final_entropy,
+                    distribution.kept,
+                    [
+                        [self._token(c.token), c.raw, *c.stages, c.final]
+                        for c in distribution.candidates
+                    ],
+                    distribution.raw_varentropy,
+                    distribution.kept_after,
+                    distribution.cutoffs,
+                ]
+            )
+        return index
+
+
+def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    version = data.get("version")
+    if version not in _READ:
+        raise PlaygroundError(
+            f"a trace of version {version!r}; this program reads versions 1 to {VERSION}"
+        )
+    tokens = {int(id): Token(int(id), text) for id, text in data["tokens"].items()}
+    distributions = [_distribution(row, tokens) for row in data["distributions"]]
+    return {
+        "strategy": data["strategy"],
+        "settings": data["settings"],
+        "seed": data["seed"],
+        "model": data["model"],
+        "prompt": data["prompt"],
+        "prompt_tokens": tuple(tokens[id] for id in data["prompt_tokens"]),
+        "steps": tuple(
+            _step(id, row, tokens, distributions) for id, row in enumerate(data["steps"])
+        ),
+        "ticks": tuple(Tick(*tick) for tick in data["ticks"]),
+        "sequences": tuple(
+            Sequence(
+                token_ids=tuple(item["token_ids"]),
+                text=item["text"],
+                steps=tuple(item["steps"]),
+                stop=Stop(*item["stop"]),
+                score=item["score"],
+            )
+            for item in data["sequences"]
+        ),
+        "stop": Stop(*data["stop"]),
+        "error": data["error"],
+        "prefix": tuple(tokens[id] for id in data.get("prefix", ())),
+    }
+
+
+def _step(
+    id: int, row: list[Any], tokens: Mapping[int, Token], distributions: list[Distribution]
+) -> Step:
+    parent, tick, token, text, event, raw, final, rank, distribution, notes = row
+    if parent is not None and not 0 <= parent < id:
+        raise ValueError(f"step {id} has step {parent} for its parent")
+    return Step(
+        id=id,
+        parent=parent,
+        tick=tick,
+        token=tokens[token],
+        text=text,
+        event=event,
+        raw=raw,
+        final=final,
+        rank=rank,
+        distribution=None if distribution is None else distributions[distribution],
+        notes=notes,
+    )
+
+
+def _distribution(row: list[Any], tokens: Mapping[int, Token]) -> Distribution:
+    processors, raw_entropy, final_entropy, kept, candidates, *further = row
+    varentropy, kept_after, cutoffs = further or (None, (), ())
+    return Distribution(
+        candidates=tuple(
+            Candidate(tokens[id], raw, tuple(stages), final)
+            for id, raw, *stages, final in candidates
+        ),
+        processors=tuple(processors),
+        raw_entropy=raw_entropy,
+        final_entropy=final_entropy,
+        kept=kept,
+        raw_varentropy=varentropy,
+        kept_after=tuple(kept_after),
+        cutoffs=tuple(cutoffs),
+    )

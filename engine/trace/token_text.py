@@ -1,0 +1,104 @@
+"""How tokens are written: what one says alone, and what it adds to the text before it.
+
+Knows tokenizers. Refuses to know runs and traces. Spaces survive, and so do characters that are
+split over several tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from transformers import PreTrainedTokenizerBase
+
+from engine.trace.types import Token
+
+BROKEN = "\N{REPLACEMENT CHARACTER}"  # what decoding gives for bytes that are no character yet
+LONGEST = 4  # bytes of the longest character, hence the most tokens one can be spread over
+
+
+class Speller:
+    """Writes the tokens of one tokenizer."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        # Some tokenizers drop the space at the start of a text, so texts are read behind a token.
+        self._anchor: list[int] = tokenizer("a", add_special_tokens=False).input_ids[-1:]
+        self._anchor_text = self._decode(self._anchor)
+        self.token = lru_cache(maxsize=None)(self._token)
+        self.add = lru_cache(maxsize=100_000)(self._add)
+
+    def text(self, ids: Sequence[int], *, fresh: bool = False) -> str:
+        """The text of a sequence, special tokens included; ``fresh``: nothing stands before it."""
+        whole = self._decode([*self._anchor, *ids])
+        if fresh or not whole.startswith(self._anchor_text):
+            return self._decode(ids)
+        return whole[len(self._anchor_text) :]
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens that spell a text which stands behind another one."""
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False).input_ids
+        if self.text(ids) == text:
+            return ids
+        # Some tokenizers put a space before every text; behind a line's end they put none.
+        behind: list[int] = self._tokenizer("\n" + text, add_special_tokens=False).input_ids
+        tails = (behind[start:] for start in range(1, len(behind)))
+        return next((tail for tail in tails if self.text(tail) == text), ids)
+
+    def _add(
+        self, pending: tuple[int, ...], token: int, *, fresh: bool = False
+    ) -> tuple[str, tuple[int, ...]]:
+        """The text a token adds, and the tokens that still wait for the rest of a character."""
+        ids = (*pending, token)
+        text = self.text(ids, fresh=fresh)
+        if text.endswith(BROKEN) and len(ids) < LONGEST:
+            return "", ids
+        return text, ()
+
+    def _token(self, id: int) -> Token:
+        """A token alone, by its text or, where that is none, by its bytes."""
+        text = self.text([id])
+        if not text or BROKEN in text:
+            piece = str(self._tokenizer.convert_ids_to_tokens(id))
+            text = "".join(f"<0x{byte:02X}>" for byte in _bytes(piece)) or piece
+        return Token(id, text)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        text = self._tokenizer.decode(
+            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        assert isinstance(text, str)
+        return text
+
+
+class Numbers(Speller):
+    """Writes tokens by their ids, where there is no tokenizer."""
+
+    def __init__(self) -> None:
+        self.token = lru_cache(maxsize=None)(self._token)
+        self.add = lru_cache(maxsize=None)(self._add)
+
+    def text(self, ids: Sequence[int], *, fresh: bool = False) -> str:
+        """The ids, apart."""
+        return "".join(f" {id}" for id in ids)
+
+    def _token(self, id: int) -> Token:
+        return Token(id, f" {id}")
+
+
+def _bytes(piece: str) -> bytes:
+    """The bytes a vocabulary entry stands for, in either of the two ways they are written."""
+    if match := re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", piece):
+        return bytes.fromhex(match[1])
+    table = _byte_alphabet()
+    return bytes(table[char] for char in piece) if all(char in table for char in piece) else b""
+
+
+@lru_cache(maxsize=1)
+def _byte_alphabet() -> dict[str, int]:
+    """Byte-level vocabularies write printable bytes as themselves and the others from 256 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    shifted = {chr(256 + index): byte for index, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | shifted

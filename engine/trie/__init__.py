@@ -1,0 +1,1 @@
+"""The token trie: nodes, pooled cache, ancestor masks, backends."""

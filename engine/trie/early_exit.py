@@ -1,0 +1,96 @@
+"""A model's first layers as a model of their own, for drafts: the weights and the cache are shared.
+
+Knows how transformers' decoders keep their layers. Refuses to know what is drafted.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from engine.drafting.exits import Leaving
+from engine.errors import PlaygroundError
+from engine.trie.backend import Place
+from engine.trie.cell import Cell
+from engine.trie.plain import Plain
+from engine.trie.pool import Pool
+
+
+class EarlyExit:
+    """A backend's cells, evaluated by the first layers only."""
+
+    def __init__(
+        self,
+        backend: Pool | Plain,
+        model: PreTrainedModel,
+        layers: int,
+        leaving: Leaving | None = None,
+    ) -> None:
+        self._backend = backend
+        self._early = first_layers(model, layers, leaving)
+
+    @property
+    def used(self) -> int:
+        """The whole model's: both read and write the same positions."""
+        return self._backend.used
+
+    def settle(self) -> None:
+        """The whole model's reader sees to that."""
+
+    def top(self, context: Any) -> Cell:
+        """The whole model's."""
+        return self._backend.top(context)
+
+    def states(self, cell: Cell) -> Tensor:
+        """The whole model's."""
+        return self._backend.states(cell)
+
+    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+        """What the first layers would say after each cell."""
+        return self._backend.evaluate(cells, early=self._early)
+
+
+def first_layers(
+    model: PreTrainedModel, layers: int, leaving: Leaving | None = None
+) -> PreTrainedModel:
+    """A view of the model that leaves out the layers above: its norm and its head follow at once,
+    or what was trained to follow them.
+
+    Nothing is copied but the modules on the way to the list of layers, so that the model itself
+    can be used at the same time.
+    """
+    decoder = model.base_model
+    total = model.config.get_text_config(decoder=True).num_hidden_layers
+    lists = {
+        name: child
+        for name, child in decoder.named_children()
+        if isinstance(child, nn.ModuleList) and len(child) == total
+    }
+    if model.config.is_encoder_decoder or len(lists) != 1:
+        raise PlaygroundError(
+            f"assistant_early_exit: {type(model).__name__} cannot be left after some of its layers"
+        )
+    if not 0 < layers < total:
+        raise PlaygroundError(
+            f"assistant_early_exit is {layers}; the model has {total} layers: allowed are 1 to"
+            f" {total - 1}"
+        )
+    [(name, stack)] = lists.items()
+    early_decoder = _with(decoder, name, nn.ModuleList(list(stack)[:layers]))
+    early_decoder.config = copy.copy(early_decoder.config)
+    early_decoder.config.num_hidden_layers = layers
+    if leaving is not None:
+        early_decoder = _with(early_decoder, "norm", leaving.norm)
+    early: PreTrainedModel = _with(model, model.base_model_prefix, early_decoder)
+    return early if leaving is None else _with(early, "lm_head", leaving.head)
+
+
+def _with(module: Any, name: str, child: nn.Module) -> Any:
+    """A copy of a module, its weights shared, with another child in one place."""
+    twin = copy.copy(module)
+    twin._modules = {**module._modules, name: child}
+    return twin

@@ -1,0 +1,148 @@
+"""What a model says after any cell, whoever asks: callers share passes, and prompts stay read.
+
+Knows one backend and what somebody still holds of its answers. Several callers, each on a thread of
+its own, share passes: whoever comes first evaluates for all whose turn it is. Refuses to know runs
+and strategies.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakKeyDictionary, ref
+
+from torch import Tensor
+
+from engine.accel.graph_calls import Deciding
+from engine.errors import PlaygroundError
+from engine.processors import Processing
+from engine.prompt import Prompt
+from engine.trace.gpu_statistics import Measuring
+from engine.trie.backend import Backend, Place
+from engine.trie.batching import Job, PassBatching
+from engine.trie.cell import Cell
+
+PROMPTS = 4  # prompts kept evaluated: changing a setting does not read them again
+_LOOK = 0.02  # seconds after which somebody who waits for the lock looks whether he was served
+PIECE = 96  # tokens of a prompt that are read in one pass where others wait for theirs
+
+
+class Evaluator:
+    """One model's readings. Readers whose backends share a cache share a lock as well."""
+
+    def __init__(self, backend: Backend, lock: threading.Lock | None = None) -> None:
+        self.backend = backend
+        self.lock = lock or threading.Lock()
+        self.measuring = Measuring()  # of what this model says
+        self.processing = Processing()
+        self.deciding = Deciding()
+        self.batching = PassBatching()
+        self._prompts: OrderedDict[tuple[tuple[int, ...], ...], Prompt] = OrderedDict()
+        # A cell asked for again while somebody still holds what the model said there.
+        self._known: WeakKeyDictionary[Cell, ref[Place]] = WeakKeyDictionary()
+
+    def prompt(
+        self, ids: Sequence[int], prefix: Sequence[int], read: Callable[[], Prompt]
+    ) -> Prompt:
+        """The prompt of these tokens with this prefix, as it was read the last time if it was not
+        long ago."""
+        key = (tuple(ids), tuple(prefix))
+        prompt = self._prompts.pop(key, None) or read()
+        self._prompts[key] = prompt
+        while len(self._prompts) > PROMPTS:
+            self._prompts.popitem(last=False)
+        return prompt
+
+    def begin(self, prompt: Prompt) -> int:
+        """Evaluate the prompt, unless it is; gives how many tokens that took."""
+        if prompt.root is not None:
+            return 0
+        top = self.backend.top(prompt.context)
+        held, ends = None, range(PIECE, len(prompt.start), PIECE)
+        for end in ends:
+            if self.batching.others:
+                held = self.evaluate([top.descend(prompt.start[:end])])
+        cell = top.descend(prompt.start)
+        prompt.root = (cell, self.evaluate([cell])[cell])
+        del held  # a piece that nobody holds would have to be read again
+        return len(prompt.start)
+
+    def settle(self) -> None:
+        """Have the backend give back what it does not need, now that a comparison has ended; but
+        where somebody uses it just now, there will be another time."""
+        if self.lock.acquire(blocking=False):
+            try:
+                self.backend.settle()
+            finally:
+                self.lock.release()
+
+    def know(self, places: Mapping[Cell, Place]) -> None:
+        """Learn what the model says after some cells, from somebody who had them evaluated."""
+        with self.lock:
+            self._known.update({cell: ref(place) for cell, place in places.items()})
+
+    def states(self, cell: Cell) -> Tensor:
+        """The last hidden state at every token down to an evaluated cell: (tokens, width)."""
+        with self.lock:
+            return self.backend.states(cell)
+
+    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+        """What the model says after each cell; waits are joined with those of other callers."""
+        job = Job(list(dict.fromkeys(cells)))
+        self.batching.join(job)
+        while not job.done:
+            # Who was served must not wait for the lock: somebody else may have it again already.
+            self.batching.wait(job)
+            if not job.done and self.lock.acquire(timeout=_LOOK):
+                try:
+                    if not job.done:
+                        self._pass()
+                finally:
+                    self.lock.release()
+        error, job.error = job.error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame: a cycle would keep the cells alive
+        return job.places
+
+    def _pass(self) -> None:
+        try:
+            self._serve(self.batching.take())
+        finally:
+            self.batching.end()
+
+    def _serve(self, parts: Sequence[tuple[Job, Sequence[Cell]]]) -> None:
+        """Evaluate for several callers at once; one that asks too much fails alone."""
+        try:
+            places = self._look_up([cell for _, cells in parts for cell in cells])
+        except Exception as error:
+            if len(parts) > 1:
+                for part in parts:
+                    self._serve([part])
+            else:
+                parts[0][0].error = error
+            return
+        for job, cells in parts:
+            job.places |= {cell: places[cell] for cell in cells}
+            job.cells = job.cells[len(cells) :]
+
+    def _look_up(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+        """What somebody still holds, and from the backend what nobody does."""
+        held = {cell: self._known.get(cell) for cell in cells}
+        places = {cell: place for cell, known in held.items() if known and (place := known())}
+        missing = [cell for cell in held if cell not in places]
+        if missing:
+            new = self._evaluate_new(missing)
+            self._known.update({cell: ref(place) for cell, place in new.items()})
+            places |= new
+        return places
+
+    def _evaluate_new(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+        try:
+            return self.backend.evaluate(cells)
+        except PlaygroundError:
+            self._prompts.clear()  # their room may be what is missing
+            return self.backend.evaluate(cells)

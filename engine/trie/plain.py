@@ -1,0 +1,99 @@
+"""The plain backend: every path is run through the model from its first token, without a cache.
+
+For models that cannot take arbitrary masks: encoder-decoders, recurrent ones, sliding windows
+shorter than the text. Slow for long texts and always right. Strategies cannot tell the difference.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from engine.prompt import Encoded
+from engine.trie.backend import Place, Reading
+from engine.trie.cell import Cell, top
+
+BATCH = 32  # most paths in one forward pass
+
+
+class Plain:
+    """Runs whole paths, those of one length and one prompt together."""
+
+    def __init__(self, model: PreTrainedModel, vocabulary: int | None = None) -> None:
+        self._model = model
+        self._vocabulary = vocabulary
+
+    @property
+    def used(self) -> int:
+        """Nothing is kept between calls."""
+        return 0
+
+    def settle(self) -> None:
+        """Likewise."""
+
+    def top(self, context: Any) -> Cell:
+        """A trie of its own for every context."""
+        return top(context)
+
+    def states(self, cell: Cell) -> Tensor:
+        """The last hidden state at every token down to a cell, run anew: (tokens, width)."""
+        hidden = self._run(self._model, [cell])[1]
+        return hidden[0, :, -1]
+
+    def evaluate(
+        self, cells: Sequence[Cell], early: PreTrainedModel | None = None
+    ) -> dict[Cell, Place]:
+        """What the model, or its own first layers, say after each cell.
+
+        Cells on the way to others are read off the same rows.
+        """
+        tips: dict[Cell, list[Cell]] = {}  # the end of a row, and what is read off it
+        for cell in sorted(dict.fromkeys(cells), key=lambda cell: -cell.depth):
+            above = (tip for tip in tips if cell in tip.ancestry())
+            tips.setdefault(next(above, cell), []).append(cell)
+        alike: dict[tuple[int, int], list[Cell]] = defaultdict(list)
+        for tip in tips:
+            alike[id(tip.context), tip.depth].append(tip)
+        places: dict[Cell, Place] = {}
+        for group in alike.values():
+            for batch in (group[at : at + BATCH] for at in range(0, len(group), BATCH)):
+                read = [(row, cell) for row, tip in enumerate(batch) for cell in tips[tip]]
+                reading = self._read(batch, read, early)
+                places |= {cell: Place(reading, at) for at, (_, cell) in enumerate(read)}
+        return places
+
+    @torch.inference_mode()
+    def _read(
+        self, tips: Sequence[Cell], read: list[tuple[int, Cell]], early: PreTrainedModel | None
+    ) -> Reading:
+        logits, hidden = self._run(early or self._model, tips)
+        rows, depths = [row for row, _ in read], [cell.depth for _, cell in read]
+        states = hidden[rows, depths] if early is None else None
+        return Reading.of(logits[rows, depths], states, self._vocabulary)
+
+    @torch.inference_mode()
+    def _run(self, model: PreTrainedModel, tips: Sequence[Cell]) -> tuple[Tensor, Tensor]:
+        """Logits, (rows, length, vocab), and hidden states, (rows, length, 1 + layers, width)."""
+        ids = torch.tensor([tip.path() for tip in tips], device=self._model.device)
+        whole = model is self._model
+        inputs = self._inputs(ids, tips[0].context)
+        output = model(**inputs, use_cache=False, output_hidden_states=whole)
+        layers = output.get("decoder_hidden_states") or output.get("hidden_states") or ()
+        states = [state.to(output.logits.device) for state in layers]
+        return output.logits, torch.stack(states, 2) if whole else output.logits
+
+    def _inputs(self, ids: Tensor, context: Encoded | None) -> dict[str, Any]:
+        """The paths as the model takes them: behind an encoder's output, or alone."""
+        if context is None:
+            return {"input_ids": ids}
+        rows = ids.shape[0]
+        return {
+            "decoder_input_ids": ids,
+            "encoder_outputs": context.outputs(rows),
+            "attention_mask": context.mask.expand(rows, -1),
+        }

@@ -1,0 +1,1 @@
+"""Watermarks: their settings, detection and statistics."""

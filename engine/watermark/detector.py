@@ -1,0 +1,96 @@
+"""Watermark detection: a text in, a verdict on every token and on the whole out.
+
+Knows which scheme judges tokens, and that a run's tokens are not those its text is read in. Refuses
+to know where a text came from. Counts, z-scores and p-values of green lists are those of
+transformers' `WatermarkDetector`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from transformers import WatermarkingConfig
+
+from engine.errors import PlaygroundError
+from engine.models.model import Model
+from engine.settings import Limits
+from engine.watermark import config as marks
+from engine.watermark import retokenize, statistics, synthid
+from engine.watermark.config import SCHEMES
+from engine.watermark.detection import Detection, Layers, RoundTrip
+from engine.watermark.token_scores import Judged, judge_green
+from engine.watermark.windows import over_length, scan
+
+__all__ = ["SCHEMES", "Detection", "detect", "over_length", "scan"]
+
+HIGHEST = 1000.0  # z-score that can be asked for
+
+
+def detect(
+    model: Model,
+    text: str | Sequence[int],
+    *,
+    scheme: str = "lefthash",
+    z_threshold: float = 3.0,
+    ignore_repeated: bool = False,
+    limits: Limits | None = None,
+    **fields: Any,
+) -> Detection:
+    """Look for a watermark in a text, or in the tokens it was written in, without its prompt.
+
+    ``fields`` are those of `WatermarkingConfig` or, for ``synthid``, those of
+    `SynthIDTextWatermarkingConfig`. A text of tokens is also read again as a mere text.
+    """
+    limits = limits or Limits()
+    _check(z_threshold, ignore_repeated)
+    config = marks.checked(scheme, fields, limits)
+    ids = retokenize.ids_of(model, text, limits)
+    judged = _judge(model, ids, config, limits)
+    both = [judged.score(once=once) for once in (False, True)]
+    score, independent = both[ignore_repeated], judged.independent()
+    trip = None
+    if not isinstance(text, str):
+        read = retokenize.again(model, ids)
+        again = _judge(model, read, config, limits)
+        found = again.score(once=ignore_repeated)
+        survived = retokenize.survivors(model, ids, read)
+        verdict = statistics.verdict(found, again.independent(), z_threshold, again.chance)
+        trip = RoundTrip(len(ids), survived, found, verdict)
+    return Detection(
+        scheme=scheme,
+        **asdict(score),
+        marked=score.tokens_scored > 0 and score.z_score > z_threshold,
+        verdict=statistics.verdict(score, independent, z_threshold, judged.chance),
+        z_threshold=z_threshold,
+        ignore_repeated=ignore_repeated,
+        settings=config.to_dict(),
+        with_repeats=both[0],
+        without_repeats=both[1],
+        independent=independent,
+        chance=judged.chance,
+        tokens=judged.verdicts(ids, retokenize.spelled(model, ids), once=ignore_repeated),
+        layers=_layers(judged, z_threshold, ignore_repeated),
+        round_trip=trip,
+    )
+
+
+def _judge(model: Model, ids: Sequence[int], config: marks.Config, limits: Limits) -> Judged:
+    if isinstance(config, WatermarkingConfig):
+        return judge_green(model, ids, config, limits)
+    return synthid.judge(model, ids, config)
+
+
+def _layers(judged: Judged, z_threshold: float, once: bool) -> Layers | None:
+    layered = judged.chance.layered
+    return synthid.layers(judged, z_threshold, once=once) if layered else None
+
+
+def _check(z_threshold: Any, ignore_repeated: Any) -> None:
+    number = isinstance(z_threshold, int | float) and not isinstance(z_threshold, bool)
+    if not number or not -HIGHEST <= z_threshold <= HIGHEST:
+        allowed = f"a number of at least {-HIGHEST:g} and at most {HIGHEST:g}"
+        raise PlaygroundError(f"z_threshold is {z_threshold!r}; it must be {allowed}")
+    if not isinstance(ignore_repeated, bool):
+        raise PlaygroundError(f"ignore_repeated is {ignore_repeated!r}; it must be true or false")

@@ -1,0 +1,1 @@
+"""The Compare page: strategy cards, live columns, and the tabs below them."""

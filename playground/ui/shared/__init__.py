@@ -1,0 +1,1 @@
+"""What all pages share: controls, figures, background jobs, theme and model loading."""

@@ -1,0 +1,1 @@
+"""Attacks that try to remove a watermark from a text."""

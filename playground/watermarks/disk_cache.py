@@ -1,0 +1,78 @@
+"""What took long to make, kept in the user's cache folder under everything that it depends on.
+
+Knows JSON files. A file appears whole or not at all, and one that cannot be read counts as not
+there. Refuses to know what is in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from engine.models.embedded import cache_home
+from engine.models.model import Model
+
+_FORM = 1  # of what is kept: count it up when that changes its meaning
+
+
+class Shelf:
+    """One model's results. Without a folder nothing is kept."""
+
+    def __init__(self, model: Model, folder: Path | None) -> None:
+        self._folder = folder
+        self._model = _identity(model) if folder else {}
+
+    def get(self, key: Mapping[str, Any]) -> Any:
+        """What was put there under this key, or None."""
+        if self._folder is None:
+            return None
+        with suppress(OSError, ValueError, KeyError):
+            return json.loads(self._file(key).read_text("utf-8"))["value"]
+        return None
+
+    def put(self, key: Mapping[str, Any], value: Any) -> None:
+        """Keep a value of JSON; a folder that cannot be written costs time later, nothing more."""
+        if self._folder is None:
+            return
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self._folder, suffix=".part")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({"key": {**self._model, **key}, "value": value}, file)
+            os.replace(name, self._file(key))
+
+    def _file(self, key: Mapping[str, Any]) -> Path:
+        assert self._folder is not None
+        told = json.dumps({**self._model, **key}, sort_keys=True)
+        return self._folder / f"{hashlib.sha256(told.encode()).hexdigest()[:32]}.json"
+
+
+def usual_folder() -> Path:
+    """Where calibrations are kept unless somebody says otherwise."""
+    return cache_home() / "calibrations"
+
+
+def _identity(model: Model) -> dict[str, Any]:
+    """What makes a model's texts its own: a folder may hold other weights under the same name."""
+    parameters = list(model.module.parameters())
+    digest = hashlib.sha256()
+    for weights in (parameters[0], parameters[-1]):
+        digest.update(weights.detach().flatten()[:4096].to("cpu", torch.float32).numpy().tobytes())
+    return {
+        "form": _FORM,
+        "model": model.name,
+        "weights": digest.hexdigest(),
+        "dtype": str(parameters[0].dtype),
+        "device": model.device.type,
+        "transformers": transformers.__version__,
+        "torch": torch.__version__,
+    }

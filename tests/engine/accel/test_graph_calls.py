@@ -1,0 +1,120 @@
+"""Questions to a device: a CPU answers with the same function, whatever a GPU records."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from engine import processors as processing
+from engine.accel import graph_calls as deciding
+from engine.accel.graph_calls import Deciding, highest
+from engine.accel.graphs import Graphs
+from engine.accel.host_future import HostFuture
+from engine.trace.distributions import Stage
+from engine.trie import backend
+from engine.trie.backend import most
+from playground import Playground
+from tests.recordings import as_on_a_gpu
+from tests.tiny import tiny
+
+
+def test_a_cpu_does_the_work_as_it_is_asked_for() -> None:
+    asked = []
+
+    def work(scores: torch.Tensor, count: int) -> torch.Tensor:
+        asked.append(count)
+        return scores.topk(count).values
+
+    answer = Deciding()(work, torch.tensor([3.0, 1.0, 2.0]), count=2)
+    assert answer().tolist() == [3, 2] and asked == [2] and not answer.open
+
+
+def test_nobody_waits_for_a_device_before_all_have_asked_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab, runs = Playground(tiny("llama")), ["greedy", "sample", "beam_search", "contrastive_search"]
+    expected = lab.compare("a few words", runs, max_new_tokens=6)
+    told: list[str] = []
+
+    class Slow(HostFuture):
+        """A question to a device that takes its time."""
+
+        open = True
+
+        def __init__(self, asked: torch.Tensor) -> None:
+            super().__init__(asked)
+            told.append("asked")
+
+        def __call__(self) -> torch.Tensor:
+            told.append("waited")
+            return super().__call__()
+
+    class SlowDrawn(Slow):
+        def __init__(self, stages: list[Stage], tokens: torch.Tensor) -> None:
+            super().__init__(tokens)
+            self.stages = stages
+
+    monkeypatch.setattr(deciding, "HostFuture", Slow)
+    monkeypatch.setattr(processing, "Drawn", SlowDrawn)
+    traces = lab.compare("a few words", runs, max_new_tokens=6)
+    assert [trace.steps for trace in traces] == [trace.steps for trace in expected]
+    assert told[:8] == ["asked"] * 4 + ["waited"] * 4
+
+
+def test_what_a_tick_finds_most_probable_is_asked_for_once_by_all_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = ["greedy", ("beam_search", {"num_beams": 3}), ("contrastive_search", {"top_k": 4})]
+
+    def texts(shared: dict[str, Any]) -> list[tuple[int, ...]]:
+        traces = Playground(tiny("llama")).compare("a few words", runs, max_new_tokens=9, **shared)
+        assert [trace.error for trace in traces] == [None] * 3
+        return [trace.sequences[0].token_ids for trace in traces]
+
+    asked: list[str] = []
+    for shared in ({}, {"repetition_penalty": 1.3}):
+        expected = texts(shared)
+        with monkeypatch.context() as patch:
+            as_on_a_gpu(patch)
+            for name, module in (("tick", backend), ("run", deciding)):
+                told = partial(_told, asked, name)
+                patch.setattr(module, "HostFuture", told)
+            assert texts(shared) == expected
+        assert asked.count("tick") == (0 if shared else 9)
+        asked.clear()
+
+
+def _told(asked: list[str], name: str, *given: Any) -> HostFuture:
+    asked.append(name)
+    return HostFuture(*given)
+
+
+def test_the_highest_scores_are_found_by_blocks_as_by_looking_at_all() -> None:
+    torch.manual_seed(0)
+    scores = torch.randn(3, 5 * 49_152 // 3)
+    best = [scores.gather(-1, way(scores, 10)) for way in (highest, most)]
+    assert torch.equal(*best)
+
+
+def test_first_layers_are_recorded_as_the_whole_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    choices = [("early_exit", {"assistant_early_exit": 1}), ("early_exit", {}), "greedy"]
+
+    def told() -> list[list[Any]]:
+        traces = Playground(tiny("llama")).compare("a few words", choices, max_new_tokens=12)
+        assert [trace.error for trace in traces] == [None] * len(choices)
+        return [[(step.parent, step.token, step.event) for step in trace.steps] for trace in traces]
+
+    expected, shapes = told(), set[Any]()
+    with monkeypatch.context() as patch:
+        as_on_a_gpu(patch)
+        play = Graphs.play
+
+        def watched(self: Graphs[Any], work: Any, shape: Any, *inputs: torch.Tensor) -> Any:
+            shapes.add(shape)
+            return play(self, work, shape, *inputs)
+
+        patch.setattr(Graphs, "play", watched)
+        assert told() == expected
+    early = {shape[2] for shape in shapes if len(shape) == 3} - {None}
+    assert {view.base_model.config.num_hidden_layers for view in early} == {1}

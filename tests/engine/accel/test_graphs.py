@@ -1,0 +1,188 @@
+"""Ticks as they are recorded on a GPU, worked step by step here: the same function, not recorded.
+
+What only a GPU can show is checked by benchmarks/cuda_parity.py.
+"""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given, settings
+
+from engine.accel.fusing import ALONE
+from engine.accel.graphs import Graphs, bucket
+from engine.trace.gpu_statistics import Measuring
+from engine.trace.statistics import Request, Told, in_turn
+from engine.trie import pool as pools
+from engine.trie.backend import Place, Reading
+from engine.trie.plain import Plain
+from engine.trie.pool import Pool
+from tests.engine.trie.test_trie import TREES, grown
+from tests.tiny import tiny
+
+
+@pytest.fixture(autouse=True)
+def every_pool_has_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setattr(pools, "recordable", lambda model: True)
+        patch.setattr(pools, "GRAPH_CAPACITY", 64)
+        yield
+
+
+def logits(backend: Pool | Plain, cells: list) -> torch.Tensor:
+    places = backend.evaluate(cells)
+    return torch.stack([places[cell].reading.logits[places[cell].row] for cell in cells])
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 7])
+@given(tree=TREES)
+@settings(deadline=None, max_examples=15)
+def test_padded_rows_change_nothing_and_masks_are_ancestors(at_once: int, tree: list) -> None:
+    model = tiny("llama").module
+    pool, plain = Pool(model, positions=256), Plain(model)
+    nodes = [cell for cell in grown(pool.top(None), tree) if cell.depth >= 0]
+    for start in range(0, len(nodes), at_once):
+        asked = list(dict.fromkeys(nodes[start : start + at_once]))
+        torch.testing.assert_close(logits(pool, asked), logits(plain, asked), rtol=1e-4, atol=1e-3)
+    for cell in nodes:
+        assert pool.attends_to(cell) == {ancestor.slot for ancestor in cell.ancestry()}
+    assert not pool._ancestors[pools.NOBODY].any()
+
+
+def test_a_chain_and_its_branches_are_evaluated_in_one_tick() -> None:
+    model = tiny("qwen3").module
+    pool, plain = Pool(model, positions=256), Plain(model)
+    start = pool.top(None).descend([3, 4, 5])
+    held = [start, pool.evaluate([start])]
+    chain = [start.descend([6, 7, 8][:end]) for end in (1, 2, 3)]
+    cells = [*chain, start.child(9), chain[0].child(9)]
+    torch.testing.assert_close(logits(pool, cells), logits(plain, cells), rtol=1e-4, atol=1e-3)
+    del held
+
+
+def test_a_pool_that_grows_between_ticks_keeps_what_it_has() -> None:
+    model = tiny("llama").module
+    pool, plain = Pool(model, positions=512), Plain(model)
+    cell = pool.top(None).child(3)
+    for at in range(100):
+        pool.evaluate([cell])
+        cell = cell.child(3 + at % 40)
+    torch.testing.assert_close(logits(pool, [cell]), logits(plain, [cell]), rtol=1e-4, atol=1e-3)
+
+
+def test_cells_of_a_tick_that_failed_are_as_if_never_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tiny("llama").module
+    pool, plain = Pool(model, positions=256), Plain(model)
+    first = pool.top(None).descend([3, 4])
+    held = [first, pool.evaluate([first])]
+    cell = first.child(5)
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "_forward", lambda *_: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            pool.evaluate([cell])
+    assert cell.slot is None and pool.used == 2
+    torch.testing.assert_close(logits(pool, [cell]), logits(plain, [cell]), rtol=1e-4, atol=1e-3)
+    del held
+
+
+def test_a_reading_outlives_the_ticks_after_it() -> None:
+    pool = Pool(tiny("llama").module, positions=256)
+    first = pool.top(None).descend([3, 4])
+    places = pool.evaluate([first])
+    before = places[first].reading.logits.clone()
+    pool.evaluate([first.child(5)])
+    torch.testing.assert_close(places[first].reading.logits, before, rtol=0, atol=0)
+
+
+def test_a_pool_that_nobody_holds_goes_at_once() -> None:
+    pool = Pool(tiny("llama").module, positions=256)
+    pool.evaluate([pool.top(None).descend([3, 4])])
+    gone = weakref.ref(pool)
+    gc.disable()
+    try:
+        del pool
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_without_a_gpu_work_is_done_every_time_it_is_asked_for() -> None:
+    graphs, done = Graphs(torch.device("cpu")), []
+
+    def work(inputs: torch.Tensor) -> Reading:
+        done.append(inputs.sum().item())
+        return Reading.of(torch.zeros(inputs.shape[1], 9))
+
+    for value in range(3):
+        graphs.play(work, (2, 512), torch.full((4, 2), value))
+    assert done == [0, 8, 16] and graphs.count == 0
+
+
+def test_nothing_is_recorded_while_somebody_else_records_or_compiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graphs, asked = Graphs(torch.device("cpu")), []
+    monkeypatch.setattr(graphs, "_tries", 1)
+    monkeypatch.setattr(graphs, "_record", lambda work, shape, inputs: asked.append(shape))
+    with ALONE:
+        for _ in range(3):
+            assert graphs.play(torch.neg, "shape", torch.ones(1)).item() == -1
+    assert not asked
+    assert graphs.play(torch.neg, "shape", torch.ones(1)).item() == -1
+    assert asked == ["shape"] and not ALONE.locked()
+
+
+def test_shapes_are_few() -> None:
+    assert [bucket(size) for size in (1, 2, 3, 5, 13, 64)] == [1, 2, 4, 8, 16, 64]
+    assert [bucket(size, 512) for size in (1, 512, 513, 2000)] == [512, 512, 1024, 2048]
+
+
+@pytest.mark.parametrize("stages", [0, 1, 3])
+def test_a_gpu_is_asked_for_the_numbers_a_cpu_reads_one_by_one(stages: int) -> None:
+    torch.manual_seed(0)
+    reading = Reading.of(torch.randn(3, 5000) * 4)
+    scores, given = [], reading.logits
+    for cut in range(stages):
+        given = given.masked_fill(given < given.median() + cut, -torch.inf)
+        scores.append(given)
+    best = given.argmax(-1).tolist()
+    picks = [(0, best[0]), (2, 17), (2, best[2]), (0, 4), (2, 8)]
+    request = Request([Place(reading, row) for row in range(3)], scores, picks)
+    one_by_one = in_turn(request)
+    apart = [Place(Reading.of(torch.randn(1, 5000)), 0) for _ in range(2)]
+    other = Request(apart, scores[:0], [(1, 3)])
+    _, answer, _ = Measuring().at_once([other, request, other], ready=None)
+    at_once = answer()
+    assert at_once.ranks == one_by_one.ranks
+    assert at_once.kept == one_by_one.kept and at_once.given == one_by_one.given
+    assert at_once.last == one_by_one.last
+    for name in ("raw_entropy", "raw_varentropy", "final_entropy"):
+        assert getattr(at_once, name) == pytest.approx(getattr(one_by_one, name), rel=1e-5)
+    for had, left, ours, theirs in zip(
+        [at_once.given, *at_once.kept],
+        at_once.kept,
+        at_once.lowest,
+        one_by_one.lowest,
+        strict=False,
+    ):
+        cut = [row for row in range(3) if left[row] < had[row]]
+        assert [ours[row] for row in cut] == pytest.approx([theirs[row] for row in cut])
+    assert at_once.told.keys() == one_by_one.told.keys() == {0, 2}
+    for row, theirs in one_by_one.told.items():
+        ours = at_once.told[row]
+        assert ours.each == theirs.each == 1 + stages
+        probs = of_each(ours, ours.probs)
+        for token, numbers in of_each(theirs, theirs.probs).items():
+            assert probs[token] == pytest.approx(numbers, rel=1e-4)
+        log_probs = of_each(ours, ours.log_probs)
+        for token, numbers in of_each(theirs, theirs.log_probs).items():
+            assert log_probs[token] == pytest.approx(numbers, abs=1e-5)
+
+
+def of_each(told: Told, numbers: list[float]) -> dict[int, tuple[float, ...]]:
+    """The numbers of each token, as far as there are any."""
+    return dict(zip(told.tokens, zip(*[iter(numbers)] * told.each, strict=True), strict=False))

@@ -1,0 +1,246 @@
+"""Rounds that a GPU goes on with by itself: the same texts, the same story, and nothing left."""
+
+import gc
+import logging
+import math
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from engine.accel import medusa_pipeline as ahead
+from engine.accel.medusa_pipeline import Ahead
+from engine.drafting import draft_tree
+from engine.drafting.heads import Heads
+from engine.models.model import Model
+from engine.run_control import RunControl
+from engine.trace import Trace
+from engine.trie import pool as pools
+from playground import Limits, Playground
+from tests.heads import clueless, forgetful, knowing
+from tests.recordings import as_on_a_gpu
+
+PROMPT, LENGTH = "Hello there, hello", 40
+LAST = 5  # rounds at the end that may draft more than there is room for
+HEADS: dict[str, tuple[Model, Heads]] = {
+    "right": (forgetful(), knowing(forgetful())),
+    "noisy": (forgetful(), knowing(forgetful(), noise=1.5)),
+    "nearly right": (forgetful(0.05), knowing(forgetful(0.05))),
+    "clueless": (forgetful(), clueless(forgetful(), depth=4, kept=100)),
+}
+STEPS = ahead.IN_TORCH._asdict()
+SIZES: list[dict[str, Any]] = [
+    {"medusa_tokens": 1},
+    {"medusa_tokens": 20},
+    {"medusa_tokens": 20, "medusa_threshold": 0.05},
+    {"medusa_tokens": 40, "medusa_depth": 2},
+    {"medusa_tokens": 63},
+]
+
+
+@pytest.fixture
+def gone(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Everything as on a GPU; of each draft, whether it was there already."""
+    as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(draft_tree, "_bar", lambda *_: -math.inf)  # shapes are fixed there
+    told, drafted = list[bool](), Ahead.drafted
+
+    def watched(self: Ahead, *args: Any) -> Any:
+        there = drafted(self, *args)
+        told.append(there is not None)
+        return there
+
+    monkeypatch.setattr(Ahead, "drafted", watched)
+    return told
+
+
+def made(how: str, **limits: Any) -> Playground:
+    model, heads = HEADS[how]
+    return Playground(model, heads=heads, limits=Limits(draft_tokens=64, **limits))
+
+
+def medusa(lab: Playground, size: dict[str, Any], **shared: Any) -> Trace:
+    shared = {"max_new_tokens": LENGTH, "eos_token_id": 2, **shared}
+    [trace] = lab.compare(PROMPT, [("medusa", size)], **shared)
+    assert trace.error is None
+    return trace
+
+
+def story(trace: Trace) -> list[tuple[Any, ...]]:
+    """All steps but those of the last rounds."""
+    until = max(step.notes["round"] for step in trace.steps) - LAST
+    return [
+        (step.parent, step.token, step.event, *map(step.notes.get, ("verdict", "depth", "round")))
+        for step in trace.steps
+        if step.notes["round"] <= until
+    ]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("how", HEADS)
+def test_the_text_and_its_story_are_those_of_rounds_that_wait_for_the_host(
+    how: str, size: dict[str, Any], gone: list[bool]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ahead, "possible", lambda *_: False)
+        waited = medusa(made(how), size)
+    assert gone and not any(gone)
+    gone.clear()
+    trace = medusa(made(how), size)
+    assert gone and all(gone)
+    assert (trace.text, trace.stop) == (waited.text, waited.stop)
+    assert story(trace) == story(waited)
+    assert trace.forward_passes == waited.forward_passes
+    for ours, theirs in zip(trace.steps[:30], waited.steps[:30], strict=True):
+        told = [(*map(step.notes.get, ("p", "q")), step.raw, step.rank) for step in (ours, theirs)]
+        assert told[0] == tuple(
+            each if each is None else pytest.approx(each, rel=1e-4, abs=1e-5) for each in told[1]
+        )
+
+
+def test_what_a_round_read_is_in_the_ledger(gone: list[bool]) -> None:
+    trace = medusa(made("noisy"), {"medusa_tokens": 20})
+    trees: dict[int, int] = {}
+    for step in trace.steps:
+        trees[step.notes["round"]] = trees.get(step.notes["round"], 0) + 1
+    read = [tick.nodes for tick in trace.ticks if tick.forward_passes]
+    assert read[1:] == list(trees.values())[1:]  # the first pass read the prompt
+
+
+@pytest.mark.parametrize(
+    "shared", [{"stop_strings": "e"}, {"eos_token_id": [*range(40, 90)]}, {"max_new_tokens": 3}]
+)
+def test_a_text_that_ends_leaves_nothing_behind(shared: dict[str, Any], gone: list[bool]) -> None:
+    lab = made("right")
+    backend = lab._backends.trie.backend
+    medusa(lab, SIZES[1], max_new_tokens=1)
+    gc.collect()
+    before = backend.used
+    trace = medusa(lab, SIZES[1], **shared)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ahead, "possible", lambda *_: False)
+        assert medusa(lab, SIZES[1], **shared).text == trace.text
+    gc.collect()
+    assert backend.used == before
+
+
+def test_a_run_that_is_stopped_leaves_nothing_behind(gone: list[bool]) -> None:
+    lab, ticks = made("noisy"), iter(range(100))
+    medusa(lab, SIZES[1], max_new_tokens=1)
+    gc.collect()
+    before = lab._backends.trie.backend.used
+
+    class After:
+        def is_set(self) -> bool:
+            return next(ticks) >= 4
+
+    way, shared = [("medusa", SIZES[1])], {"max_new_tokens": LENGTH, "stop": After()}
+    *_, last = lab.stream(PROMPT, way, **shared)
+    assert last.trace and last.trace.stop.rule == "cancelled" and any(gone)
+    del last
+    gc.collect()
+    assert lab._backends.trie.backend.used == before
+
+
+def test_who_goes_step_by_step_sees_every_round_before_the_next(gone: list[bool]) -> None:
+    seen: list[int] = []
+
+    class Looking(RunControl):
+        def is_set(self) -> bool:
+            rounds.append(max(seen, default=0))
+            return False
+
+    rounds: list[int] = []
+    lab, shared = made("noisy"), {"max_new_tokens": 20, "eos_token_id": 2}
+    for update in lab.stream(PROMPT, [("medusa", SIZES[1])], stop=Looking(), **shared):
+        seen += [step.notes["round"] for step in update.steps]
+    assert rounds == list(range(1, len(rounds) + 1)) and any(gone)
+
+
+@pytest.mark.parametrize(
+    ("choices", "shared"),
+    [
+        (["greedy", ("medusa", SIZES[1])], {}),
+        ([("medusa", SIZES[1])], {"repetition_penalty": 1.2}),
+        ([("medusa", {**SIZES[1], "do_sample": True})], {}),
+    ],
+    ids=["company", "processors", "draws"],
+)
+def test_whoever_would_be_in_its_way_keeps_it_from_going_ahead(
+    choices: list[Any], shared: dict[str, Any], gone: list[bool]
+) -> None:
+    traces = made("noisy").compare(PROMPT, choices, max_new_tokens=12, **shared)
+    assert [trace.error for trace in traces] == [None] * len(choices)
+    assert gone and not any(gone)
+
+
+def test_where_there_is_no_room_it_waits_for_the_host(
+    gone: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "GRAPH_CAPACITY", 32)
+    expected = medusa(made("noisy"), SIZES[1]).text
+    gone.clear()
+    assert medusa(made("noisy", positions=95), SIZES[1]).text == expected
+    assert any(gone) and not all(gone)
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """What stands in for kernels of our own, as if they could be made."""
+    ours = SimpleNamespace(**{name: Mock(wraps=step) for name, step in STEPS.items()})
+    monkeypatch.setattr(ahead, "kernels", lambda name, there: ours)
+    ahead._steps.cache_clear()
+    yield ours
+    ahead._steps.cache_clear()
+
+
+def test_kernels_that_agree_go_on_with_every_round(
+    kernels: SimpleNamespace, gone: list[bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    medusa(made("noisy"), SIZES[1])
+    assert not caplog.records
+    for step in STEPS:
+        assert getattr(kernels, step).call_count > len(gone) > 1  # once they were tried
+
+
+@pytest.mark.parametrize("wrong", ["fails", "is wrong"])
+@pytest.mark.parametrize("step", STEPS)
+def test_kernels_that_do_not_agree_are_left_and_the_log_says_why_once(
+    step: str,
+    wrong: str,
+    kernels: SimpleNamespace,
+    gone: list[bool],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(*given: Any) -> Any:
+        if wrong == "fails":
+            raise RuntimeError("an old card")
+        right = STEPS[step](*given)
+        return right._replace(told=right.told + 1) if step == "judge" else right + 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ahead, "kernels", lambda name, there: None)
+        expected = story(medusa(made("noisy"), SIZES[1]))
+    ahead._steps.cache_clear()
+    setattr(kernels, step, Mock(side_effect=broken))
+    with caplog.at_level(logging.WARNING):
+        traces = [medusa(made("noisy"), SIZES[1]) for _ in range(2)]
+    assert [story(trace) for trace in traces] == [expected] * 2 and all(gone)
+    assert getattr(kernels, step).call_count == 1
+    why = {"fails": "an old card", "is wrong": "a tree in few kernels is off by 1"}[wrong]
+    assert [record.message for record in caplog.records] == [
+        f"trees are judged and laid out in many kernels, the few have failed: {why}"
+    ]
+
+
+def test_only_a_gpu_has_such_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Mock(return_value=None)
+    monkeypatch.setattr(ahead, "kernels", asked)
+    ahead._steps.cache_clear()
+    for device, there in (("cpu", False), ("mps", False), ("cuda:0", True)):
+        assert ahead._steps(torch.device(device)) is ahead.IN_TORCH
+        asked.assert_called_with("triton_medusa", there=there)
+    ahead._steps.cache_clear()

@@ -1,0 +1,79 @@
+"""Counts against chance: tails summed by hand, and the curve transformers uses."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from engine.watermark.statistics import (
+    MARKED,
+    TOO_SHORT,
+    UNMARKED,
+    Chance,
+    binomial_tail,
+    count,
+    normal_tail,
+    verdict,
+)
+
+QUARTER = Chance(0.25, 0.1875, 0.25)
+
+
+def summed(successes, trials, chance):
+    """Every term as a fraction: no digit is lost."""
+    p = Fraction(chance)
+    return float(
+        sum(
+            math.comb(trials, k) * p**k * (1 - p) ** (trials - k)
+            for k in range(max(0, successes), trials + 1)
+        )
+    )
+
+
+@pytest.mark.parametrize("chance", [0.25, 0.5, 0.9, 0.001])
+@pytest.mark.parametrize("trials", [1, 2, 7, 48, 199])
+def test_a_tail_is_the_sum_of_its_terms(trials, chance):
+    for successes in {*range(-1, trials + 2, max(1, trials // 9)), trials, trials + 1}:
+        expected = summed(successes, trials, chance)
+        assert binomial_tail(successes, trials, chance) == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_tail_of_many_trials_neither_overflows_nor_takes_long():
+    assert binomial_tail(125_000, 250_000, 0.5) == pytest.approx(0.5, abs=0.001)
+    assert binomial_tail(250_000, 250_000, 0.5) == 0.0
+    assert 0 < binomial_tail(65_000, 250_000, 0.25) < 1e-29
+    assert binomial_tail(0, 0, 0.25) == 1.0
+    # Beyond four deviations the curve is still near: the sum may not drift on the way.
+    deviation = math.sqrt(250_000 * 0.25)
+    at = round(125_000 + 4 * deviation)
+    assert binomial_tail(at, 250_000, 0.5) == pytest.approx(normal_tail(4), rel=0.02)
+
+
+@pytest.mark.parametrize("chance", [0.0, 1.0])
+def test_a_coin_that_always_falls_alike(chance):
+    assert binomial_tail(0, 5, chance) == 1.0
+    assert binomial_tail(3, 5, chance) == chance
+
+
+def test_nothing_scored_is_nothing_unusual():
+    nothing = count([], 0, QUARTER)
+    assert (nothing.z_score, nothing.exact_p, nothing.green_fraction) == (0.0, 1.0, 0.0)
+    for threshold in (-10.0, 0.0, 3.0):
+        assert verdict(nothing, nothing, threshold, QUARTER) == TOO_SHORT
+
+
+@pytest.mark.parametrize(
+    ("green", "scored", "threshold", "expected"),
+    [
+        (4, 4, 3.0, TOO_SHORT),  # z is 3.5, but chance does it once in 256
+        (5, 5, 3.0, MARKED),
+        (4, 5, 3.0, UNMARKED),
+        (8, 8, 5.0, TOO_SHORT),
+        (25, 100, 3.0, UNMARKED),
+        (60, 100, 3.0, MARKED),
+    ],
+)
+def test_a_verdict_needs_evidence(green, scored, threshold, expected):
+    values = [1.0] * green + [0.0] * (scored - green)
+    score = count(values, green, QUARTER)
+    assert verdict(score, score, threshold, QUARTER) == expected

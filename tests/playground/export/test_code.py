@@ -1,0 +1,449 @@
+"""Programs are run, and must write the tokens of the run they tell of."""
+
+import ast
+import copy
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import GenerationConfig, SynthIDTextWatermarkingConfig, WatermarkingConfig
+
+from engine.models import loading as models
+from engine.settings import Limits
+from playground import Playground, PlaygroundError
+from playground.export.code import code, python_api
+from playground.export.literals import Call, Code, assigned
+from playground.export.program import Program
+from playground.export.recipe import write
+from strategies import registered
+from tests.draft_models import draft
+from tests.heads import clueless
+from tests.tiny import tiny
+
+REPOSITORY = Path(__file__).parents[3]
+PROMPT = "Once upon a time, there was a little girl named Lily. Lily had a red ball. Lily loved"
+NASTY = 'He said "it\'s ${fine}"\n\n\\n {x} %s \t\'\'\' """ # é 🙂 \x00\x1b </script>'
+CHAT = [
+    {"role": "system", "content": 'You say "yes" and it\'s fine.'},
+    {"role": "user", "content": "Why is the sky blue?\nSay it in one sentence."},
+]
+KGW = {"greenlist_ratio": 0.25, "bias": 2.5, "hashing_key": 15485863}
+SYNTHID = SynthIDTextWatermarkingConfig(ngram_len=3, keys=[1, 2, 3], sampling_table_size=256)
+
+
+def first(model, input_ids, logits_processor, stopping_criteria, **_):
+    """Greedy decoding as somebody might write it."""
+    while True:
+        scores = logits_processor(input_ids, model(input_ids).logits[:, -1])
+        input_ids = torch.cat([input_ids, scores.argmax(-1, keepdim=True)], dim=-1)
+        if stopping_criteria(input_ids, None).all():
+            return input_ids
+
+
+@pytest.fixture(scope="module")
+def formatted(tmp_path_factory):
+    """Takes programs. In the end all are held against the formatter and the linter, as these are
+    without settings: to start them takes longer than they take for one."""
+    folder = tmp_path_factory.mktemp("programs")
+    yield lambda program: folder.joinpath(f"{uuid4()}.py").write_bytes(program.encode())
+    for command in (
+        ["format", "--isolated", "--diff"],
+        ["check", "--isolated", "--select=E,F,I,W", "--ignore=E501"],
+    ):
+        done = subprocess.run(
+            [shutil.which("ruff", path=Path(sys.executable).parent), *command, folder],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def run(embedded, monkeypatch, capsys):
+    """Runs a program on models that are loaded already; gives its new tokens and its words."""
+    load = models.load
+
+    def run(program, lab=embedded):
+        known = {lab.model.name: lab.model}
+        monkeypatch.setattr(
+            models, "load", lambda name, **how: known.get(name) or load(name, **how)
+        )
+        monkeypatch.setattr("playground.Playground", lambda name, **_: lab)
+        own = lab.model.module.generation_config
+        monkeypatch.setattr(lab.model.module, "generation_config", copy.deepcopy(own))
+        scope = {}
+        capsys.readouterr()
+        exec(program, scope)
+        lab.model.module.generation_config = own
+        if "traces" in scope:
+            rows = [sequence.token_ids for sequence in scope["traces"][0].sequences]
+        else:
+            rows = scope["new_tokens"].tolist()
+        return [list(row) for row in rows], capsys.readouterr().out
+
+    return run
+
+
+def same(rows, trace, lab):
+    """Equal tokens, but for what fills rows up behind their end: padding, or more end tokens."""
+    fillers = {lab.model.tokenizer.pad_token_id, lab.model.tokenizer.eos_token_id}
+    expected = [list(sequence.token_ids) for sequence in trace.sequences]
+    assert [row[: len(ids)] for row, ids in zip(rows, expected, strict=True)] == expected
+    for row, ids in zip(rows, expected, strict=True):
+        assert set(row[len(ids) :]) <= fillers
+
+
+# Every strategy, on the model that comes with it
+
+OWN = {
+    "sample": {"top_p": 0.9, "temperature": 1.3, "num_return_sequences": 3},
+    "beam_search": {"num_beams": 3, "num_return_sequences": 2, "length_penalty": 0.5},
+    "beam_sample": {"num_beams": 3, "top_k": 20},
+    "diverse_beam_search": {"num_beams": 4, "num_beam_groups": 2},
+    "constrained_beam_search": {"num_beams": 3, "force_words": ["dragon", ["cake", "bread"]]},
+    "contrastive_search": {"penalty_alpha": 0.4, "top_k": 5},
+    "dola": {"dola_layers": "high", "do_sample": True},
+    "speculative": {"assistant_model": "stories15m", "num_assistant_tokens": 4},
+    "prompt_lookup": {"prompt_lookup_num_tokens": 4, "max_matching_ngram_size": 3},
+    "early_exit": {"assistant_early_exit": 10, "num_assistant_tokens": 3},
+    "medusa": {"medusa_tokens": 6},
+    "custom": {"custom_generate": first},
+}
+IN_TRANSFORMERS = [id for id in registered() if id not in ("medusa", "custom")]
+
+
+@pytest.mark.parametrize("id", registered())
+def test_the_program_writes_the_tokens_of_the_run(formatted, embedded, run, id):
+    choice = (id, OWN.get(id, {}))
+    shared = {"max_new_tokens": 12, "seed": 7}
+    program = code(embedded, PROMPT, choice, **shared)
+    formatted(program)
+    [trace] = embedded.compare(PROMPT, [choice], **shared)
+    rows, printed = run(program)
+    same(rows, trace, embedded)
+    assert trace.text.removesuffix("<|im_end|>") in printed
+    assert ("lab.compare" in program) is (id not in IN_TRANSFORMERS)
+
+
+@pytest.mark.parametrize("id", ["sample", "custom"])
+@pytest.mark.parametrize("prompt", [NASTY, CHAT, "so " * 30], ids=["nasty", "chat", "long"])
+def test_prompts_come_through_letter_by_letter(formatted, embedded, run, id, prompt):
+    choice = (id, OWN[id])
+    program = code(embedded, prompt, choice, max_new_tokens=6)
+    formatted(program)
+    [trace] = embedded.compare(prompt, [choice], max_new_tokens=6)
+    rows, _ = run(program)
+    same(rows, trace, embedded)
+
+
+# On models of other kinds, from folders as transformers loads them
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Saves a model with its tokenizer; gives its folder."""
+
+    def folder(model):
+        path = tmp_path_factory.mktemp("model")
+        model.module.save_pretrained(path)
+        model.tokenizer.save_pretrained(path)
+        return str(path)
+
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(folder):
+    """The playground on a tiny model's folder; each kind is loaded once."""
+    return cache(lambda kind: Playground(folder(tiny(kind))))
+
+
+@pytest.fixture(scope="module")
+def llama(folder):
+    return Playground(folder(tiny("llama")), heads=clueless(tiny("llama")))
+
+
+SHARED = {
+    "a watermark": {"watermarking_config": KGW},
+    "a watermark as an object": {"watermarking_config": WatermarkingConfig(**KGW)},
+    "no n-gram twice": {"no_repeat_ngram_size": 1},
+    "stop strings": {"stop_strings": ["a", "e", "'\""]},
+    "words": {
+        "bad_words_ids": ["a", "it is"],
+        "sequence_bias": {"b": -4.0, "cd": 6.0},
+        "suppress_tokens": ["e"],
+    },
+    "endings": {"min_new_tokens": 10, "eos_token_id": [2, "."], "repetition_penalty": 1.3},
+}
+
+
+@pytest.mark.parametrize("shared", SHARED.values(), ids=SHARED)
+@pytest.mark.parametrize("id", registered())
+def test_shared_settings_mean_the_same_in_the_program(formatted, llama, run, id, shared):
+    own = {"assistant_model": llama.model.name} if "speculative" in id else OWN.get(id, {})
+    shared = {"max_new_tokens": 12, "seed": 3, **own, **shared}
+    shared.pop("assistant_early_exit", None)  # it has two layers
+    program = code(llama, "Hello there", (id, shared))
+    formatted(program)
+    [trace] = llama.compare("Hello there", [(id, shared)])
+    rows, _ = run(program, llama)
+    same(rows, trace, llama)
+
+
+TINY = {
+    "guidance": ("greedy", {"guidance_scale": 2.0, "negative_prompt": "bye"}),
+    "guided beams": (
+        "beam_search",
+        {"num_beams": 3, "guidance_scale": 2.0, "negative_prompt_ids": torch.tensor([[40, 41]])},
+    ),
+    "synthid": ("sample", {"watermarking_config": SYNTHID, "num_return_sequences": 2}),
+    "decay": ("sample", {"exponential_decay_length_penalty": [4, 1.5], "top_k": 0}),
+    "one beam": ("beam_search", {"num_beams": 1}),
+    "huge seed": ("sample", {"seed": 2**40 + 1}),
+    "many words": ("greedy", {"bad_words_ids": [[id, id + 1] for id in range(3, 60)]}),
+}
+
+
+@pytest.mark.parametrize("kind", ["llama", "bart"])
+@pytest.mark.parametrize("choice", TINY.values(), ids=TINY)
+def test_a_folder_is_loaded_as_transformers_loads_it(formatted, loaded, run, kind, choice):
+    lab = loaded(kind)
+    program = code(lab, "Hello there", choice, max_new_tokens=12)
+    formatted(program)
+    assert "engine" not in program
+    [trace] = lab.compare("Hello there", [choice], max_new_tokens=12)
+    rows, _ = run(program, lab)
+    same(rows, trace, lab)
+
+
+@pytest.mark.parametrize("how", ["good", "bad"])
+@pytest.mark.parametrize("kind", ["llama", "t5"])
+def test_a_draft_model_of_the_same_vocabulary_drafts_in_transformers(
+    formatted, loaded, folder, run, kind, how
+):
+    lab = loaded(kind)
+    choice = ("speculative", {"assistant_model": folder(draft(kind, how))})
+    program = code(lab, "Hello there", choice, max_new_tokens=12)
+    formatted(program)
+    assert program.count(".from_pretrained") == 4 and "engine" not in program
+    [trace] = lab.compare("Hello there", [choice], max_new_tokens=12)
+    rows, _ = run(program, lab)
+    same(rows, trace, lab)
+
+
+@pytest.mark.parametrize("kind", ["llama", "bart", "t5"])
+@pytest.mark.parametrize("id", ["sample", "beam_search", "contrastive_search", "prompt_lookup"])
+def test_the_program_goes_on_from_where_the_run_did(formatted, loaded, run, kind, id):
+    lab = loaded(kind)
+    choice = (id, {"repetition_penalty": 1.2, "min_new_tokens": 4, **OWN[id]})
+    [whole] = lab.compare("Hello there", [choice], max_new_tokens=12)
+    prefix = whole.sequences[0].token_ids[:4]
+    program = code(lab, "Hello there", choice, prefix=prefix, max_new_tokens=8)
+    formatted(program)
+    [trace] = lab.compare("Hello there", [choice], prefix=prefix, max_new_tokens=8)
+    rows, _ = run(program, lab)
+    same(rows, trace, lab)
+
+
+def test_the_playgrounds_own_program_goes_on_from_a_text(formatted, embedded, run):
+    shared = {"prefix": " there was a", "max_new_tokens": 6}
+    program = python_api(embedded, "Once upon a time", ["greedy", "speculative"], **shared)
+    formatted(program)
+    one, two = embedded.compare("Once upon a time", ["greedy", "speculative"], **shared)
+    rows, printed = run(program)
+    same(rows, one, embedded)
+    assert one.text in printed and two.text in printed
+
+
+def test_a_models_own_config_does_not_change_the_strategy(folder, run):
+    path = folder(tiny("llama"))
+    GenerationConfig(num_beams=4, do_sample=True, eos_token_id=2).save_pretrained(path)
+    lab = Playground(path)
+    for id in ("greedy", "beam_search"):
+        program = code(lab, "Hello there", id, max_new_tokens=8)
+        [trace] = lab.compare("Hello there", [id], max_new_tokens=8)
+        rows, _ = run(program, lab)
+        same(rows, trace, lab)
+
+
+def test_a_model_elsewhere_gets_its_inputs_there(formatted, folder):
+    lab = Playground(folder(tiny("llama")))
+    choice = ("beam_search", {"guidance_scale": 2.0, "negative_prompt": "bye"})
+    [request] = lab._asking.requests([choice], {}, lab._asking.beginning("Hi", [40]))
+    lab.model.module.to("meta", torch.bfloat16)  # a place of its own that every machine has
+    program = Program(lab.model, request, [40]).text("Hi")
+    formatted(program)
+    for line in (
+        'model = model.to("meta")',
+        "inputs = inputs.to(model.device)",
+        "negative_prompt_ids=negative.repeat(5, 1).to(model.device)",
+    ):
+        assert line in program
+    assert 'dtype="bfloat16"' in program
+    lab.model.module.hf_device_map = {"": 0}
+    spread = Program(lab.model, request).text("Hi")
+    assert 'device_map="auto"' in spread and "model.to(" not in spread
+
+
+def test_programs_run_by_themselves(embedded):
+    choice = ("sample", {"top_p": 0.9})
+    shared = {"max_new_tokens": 6, "seed": 4}
+    [trace] = embedded.compare(CHAT, [choice], **shared)
+    for program in (
+        code(embedded, CHAT, choice, **shared),
+        python_api(embedded, CHAT, [choice], **shared),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True
+        )
+        assert done.stdout == f"{trace.text}\n", done.stderr
+
+
+def test_the_trained_draft_drafts_in_plain_transformers_too(formatted, embedded, run):
+    program = code(embedded, PROMPT, "speculative", max_new_tokens=8)
+    formatted(program)
+    assert 'load("smollm2-draft")' in program and "playground" not in program
+    [trace] = embedded.compare(PROMPT, ["speculative"], max_new_tokens=8)
+    rows, _ = run(program)
+    same(rows, trace, embedded)
+
+
+def test_layers_with_a_trained_exit_draft_in_plain_transformers_without_it(
+    formatted, embedded, run
+):
+    program = code(embedded, PROMPT, "early_exit", max_new_tokens=12)
+    formatted(program)
+    assert "assistant_early_exit=2" in program and "knows no exits" in program
+    [trace] = embedded.compare(PROMPT, ["early_exit"], max_new_tokens=12)
+    rows, _ = run(program, embedded)
+    same(rows, trace, embedded)
+
+
+# What transformers cannot repeat
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason"),
+    [
+        (("prompt_lookup", {"do_sample": True}), "draws other tokens"),
+        (("early_exit", {"stop_strings": "ball"}), "stop strings"),
+        (("beam_sample", {"num_beams": 1}), "as if there were no beams"),
+    ],
+)
+def test_what_transformers_would_write_otherwise_is_left_to_the_playground(
+    formatted, embedded, run, choice, reason
+):
+    program = code(embedded, PROMPT, choice, max_new_tokens=8)
+    formatted(program)
+    comment = " ".join(line[2:] for line in program.splitlines() if line.startswith("# "))
+    assert reason in comment and "the playground itself" in comment
+    [trace] = embedded.compare(PROMPT, [choice], max_new_tokens=8)
+    rows, _ = run(program)
+    same(rows, trace, embedded)
+
+
+# The playground's own program
+
+
+def test_a_whole_comparison_is_one_call(formatted, embedded, run):
+    choices = [
+        "greedy",
+        ("beam_search", {"num_beams": 3, "num_return_sequences": 2}),
+        ("constrained_beam_search", {"force_words": "dragon"}),
+        GenerationConfig(do_sample=True, top_p=0.5, max_new_tokens=4),
+    ]
+    shared = {"max_new_tokens": 6, "seed": 5, "watermarking_config": WatermarkingConfig(**KGW)}
+    program = python_api(embedded, NASTY, choices, **shared)
+    formatted(program)
+    _, printed = run(program)
+    traces = embedded.compare(NASTY, choices, **shared)
+    texts = [sequence.text for trace in traces for sequence in trace.sequences]
+    assert all(text in printed for text in texts)
+    assert printed.count("# ") >= 4
+
+
+def test_a_folder_of_somebodys_own_decoding_is_named(formatted, loaded, run, tmp_path):
+    write("contrastive_search", tmp_path)
+    lab = loaded("llama")
+    choice = ("custom", {"custom_generate": str(tmp_path), "arguments": {"top_k": 3}})
+    program = code(lab, "Hi", choice, max_new_tokens=4)
+    formatted(program)
+    assert str(tmp_path) in program
+    [trace] = lab.compare("Hi", [choice], max_new_tokens=4)
+    assert run(program, lab)[0] == [list(trace.sequences[0].token_ids)]
+
+
+def test_wider_limits_come_along(formatted):
+    lab = Playground(tiny("llama"), limits=Limits(max_new_tokens=2000, rows=4))
+    program = python_api(lab, "Hi", ["greedy"], max_new_tokens=1500)
+    formatted(program)
+    assert "limits=Limits(max_new_tokens=2000)" in program
+
+
+def test_what_only_its_owner_could_make_again_is_refused_in_words(embedded):
+    with pytest.raises(PlaygroundError, match="cannot be written as code"):
+        code(embedded, "Hi", "greedy", logits_processor=[object()])
+    with pytest.raises(PlaygroundError, match="define it at the top of a module"):
+        code(embedded, "Hi", ("custom", {"custom_generate": lambda model, **_: None}))
+    with pytest.raises(PlaygroundError, match="did you mean 'num_beams'"):
+        code(embedded, "Hi", ("beam_search", {"num_beam": 2}))
+
+
+# Literals
+
+
+@given(st.text(max_size=120))
+def test_any_text_survives_being_written(text):
+    assert ast.literal_eval(assigned("x", text).removeprefix("x = ")) == text
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text("ab\"'\\\n é", max_size=30),
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text("abc", min_size=1, max_size=9), inner, max_size=4)
+    ),
+    max_leaves=25,
+)
+
+
+@given(VALUES)
+def test_any_value_survives_being_written(value):
+    assert ast.literal_eval(assigned("x", value).removeprefix("x = ")) == value
+
+
+def test_what_is_written_is_how_a_formatter_would_write_it(formatted):
+    values = [
+        *("q" * length for length in range(60, 100)),
+        *(["word"] * length for length in range(8, 14)),
+        *({"some_key": "v" * length, "other": [1, 2]} for length in range(50, 72)),
+        *([{"role": "user", "content": "c" * length}] for length in range(40, 60)),
+        (1,),
+        [],
+        {},
+        [[1, 2], [[3, 4], (5,)], {"a": {}}] * 4,
+        1e-05,
+        1e22,
+        "it's",
+        'a "b"',
+        "a \"b\" 'c'",
+        '\'""',
+        Call("f", (Code("**inputs"),), {"a": 1, "b": ["x" * 40, "y" * 40]}, long=True),
+        Call("f", ("x" * 50,), {"bbbbbbbbbb": "y" * 30}),
+    ]
+    names = "inputs, f = {}, dict\n"
+    formatted(
+        names + "\n".join(assigned(f"x{at}", value) for at, value in enumerate(values)) + "\n"
+    )

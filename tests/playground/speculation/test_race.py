@@ -1,0 +1,253 @@
+"""Races, grids and tests of distributions, on tiny models."""
+
+import json
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from engine.errors import PlaygroundError
+from playground import Limits, Playground
+from playground.__main__ import main
+from playground.cli import race as cli
+from playground.speculation import acceptance as explain
+from playground.speculation.drafters import Entrant, able, entrants
+from playground.speculation.grid import Axis, Sweep, axes, sweep
+from playground.speculation.race import Race, race
+from playground.speculation.sampling_test import ALARM, Odds, odds
+from strategies import _speculation
+from tests.draft_models import draft
+from tests.drafted_traces import PROMPT, SURE, choice
+from tests.tiny import tiny
+
+PLAIN = Entrant("Plain decoding", "greedy")
+LOOKUP = Entrant("Prompt lookup", "prompt_lookup")
+GOOD = Entrant("Good draft", *choice("good"))
+
+
+@pytest.fixture(scope="module")
+def lab() -> Playground:
+    return Playground(tiny("llama"))
+
+
+def result_of(news: Any) -> Race:
+    found = [one.result for one in news if one.result]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_plain_decoding_comes_first_and_who_cannot_race_says_why(lab: Playground) -> None:
+    everyone = entrants(lab)
+    assert everyone[0].plain and everyone[0].strategy == "greedy"
+    assert [one.strategy for one in everyone[1:5]] == [
+        *("speculative", "prompt_lookup", "early_exit", "universal_speculative")
+    ]
+    assert everyone[5].strategy == "medusa" and everyone[5].why_not, "this model has no heads"
+    assert able(lab) == everyone[:5]
+    drawn = entrants(lab, do_sample=True, shaping={"top_k": 5})
+    assert drawn[0].strategy == "sample" and drawn[0].settings == {"top_k": 5}
+    assert all(one.settings["do_sample"] and one.settings["top_k"] == 5 for one in drawn[1:])
+    refused = entrants(Playground(tiny("t5")))
+    assert {one.strategy for one in refused if one.why_not} >= {"early_exit"}
+
+
+def test_entrants_run_one_after_the_other_and_end_with_all_lanes(lab: Playground) -> None:
+    told = list(race(lab, PROMPT, [PLAIN, GOOD, LOOKUP], max_new_tokens=12))
+    places = [one.place for one in told]
+    assert places == sorted(places) and set(places) == {0, 1, 2}
+    result = result_of(told)
+    assert [lane.entrant for lane in result.lanes] == [PLAIN, GOOD, LOOKUP]
+    for lane in result.lanes:
+        assert lane.error is None and lane.trace is not None and lane.ledger is not None
+        assert len(lane.arrivals) == len(lane.trace.sequences[0].token_ids) == 12
+        assert lane.written(lane.arrivals[-1]) == 12 and lane.written(-1.0) == 0
+        assert lane.trace.ticks[0].forward_passes == 0, "the prompt was read before the clock"
+        assert lane.tokens_per_second == pytest.approx(12 / lane.seconds)
+    assert result.plain is result.lanes[0] and result.speed_up(result.lanes[0]) == 1
+    assert result.winner in result.lanes
+
+
+def test_a_lane_tells_every_step_while_it_runs(lab: Playground) -> None:
+    updates = [one.update for one in race(lab, PROMPT, [GOOD], max_new_tokens=8) if one.update]
+    trace = updates[-1].trace
+    assert trace is not None
+    assert {step.id for update in updates for step in update.steps} == set(range(len(trace.steps)))
+
+
+def test_a_race_that_is_stopped_has_the_lanes_there_were(lab: Playground) -> None:
+    stop, told = threading.Event(), []
+    for news in race(lab, PROMPT, [PLAIN, GOOD, LOOKUP], stop=stop, max_new_tokens=50):
+        told.append(news)
+        if news.place == 1 and news.update:
+            stop.set()
+    result = result_of(told)
+    assert [lane.entrant for lane in result.lanes] == [PLAIN, GOOD]
+    assert result.lanes[1].trace is not None
+    assert result.lanes[1].trace.stop.rule == "cancelled"
+    assert result.lanes[1].ledger is not None and result.lanes[1].ledger.adds_up
+
+
+def test_who_cannot_run_has_a_lane_that_says_why(lab: Playground) -> None:
+    kept_out = replace(GOOD, why_not="It is Sunday.")
+    wrong = Entrant("Wrong", "speculative", {"num_assistant_tokens": 0})
+    result = result_of(race(lab, PROMPT, [kept_out, wrong, PLAIN], max_new_tokens=3))
+    assert result.lanes[0].error == "It is Sunday."
+    assert "num_assistant_tokens is 0" in (result.lanes[1].error or "")
+    assert result.lanes[2].error is None and result.winner is result.lanes[2]
+    with pytest.raises(PlaygroundError, match="nobody"):
+        race(lab, PROMPT, [])
+
+
+GRID = (
+    Axis("num_assistant_tokens", "draft length", (1, 3)),
+    Axis("assistant_confidence_threshold", "threshold", (0.0, 0.9)),
+)
+
+
+def test_a_sweep_runs_every_cell_as_its_settings_say(lab: Playground) -> None:
+    told = list(sweep(lab, PROMPT, GOOD, GRID, max_new_tokens=8))
+    assert [one.done for one in told] == [0, 1, 2, 3, 4, 4] and told[-1].over
+    found: Sweep = told[-1].sweep
+    assert [cell.values for cell in found.cells] == [(1, 0.0), (1, 0.9), (3, 0.0), (3, 0.9)]
+    assert found.plain and found.best in found.cells
+    assert found.best is not None and tuple(found.settings.values()) == found.best.values
+    assert list(found.settings) == [axis.setting for axis in GRID]
+    for cell in found.cells:
+        settings = {**GOOD.settings, "num_assistant_tokens": cell.values[0]}
+        settings |= {"assistant_confidence_threshold": cell.values[1]}
+        alone = result_of(
+            race(lab, PROMPT, [replace(GOOD, settings=settings)], max_new_tokens=8)
+        ).lanes[0]
+        assert alone.ledger is not None
+        assert cell.compression == alone.ledger.compression
+        assert cell.acceptance == alone.ledger.acceptance
+
+
+def test_a_sweep_can_be_stopped_and_is_bounded(lab: Playground) -> None:
+    stop = threading.Event()
+    for told in sweep(lab, PROMPT, GOOD, GRID, stop=stop, max_new_tokens=8):
+        if told.done == 2:
+            stop.set()
+    assert told.over and len(told.sweep.cells) == 2
+    small = Playground(tiny("llama"), limits=Limits(max_new_tokens=4, strategies=2))
+    with pytest.raises(PlaygroundError, match="4 cells write 16 tokens; at most 8"):
+        sweep(small, PROMPT, GOOD, GRID, max_new_tokens=4)
+    with pytest.raises(PlaygroundError, match="no draft length"):
+        sweep(lab, PROMPT, PLAIN)
+
+
+def test_a_grid_has_the_settings_of_its_strategy(lab: Playground) -> None:
+    def names(strategy: str) -> list[str]:
+        return [axis.setting for axis in axes(lab, strategy)]
+
+    both = ["num_assistant_tokens", "assistant_confidence_threshold"]
+    assert names("speculative") == names("universal_speculative") == both
+    assert names("early_exit") == [*both, "assistant_early_exit"]
+    assert names("prompt_lookup") == ["prompt_lookup_num_tokens", "max_matching_ngram_size"]
+    assert names("greedy") == []
+    narrow = Playground(tiny("llama"), limits=Limits(draft_tokens=3))
+    assert axes(narrow, "speculative")[0].values == (1, 2, 3)
+
+
+def counted_for(lab: Playground, entrant: Entrant, **how: Any) -> Odds:
+    told = list(odds(lab, PROMPT, entrant, **how))
+    assert [one.result for one in told[:-1]] == [None] * (len(told) - 1)
+    result = told[-1].result
+    assert result is not None
+    return result
+
+
+BAD = Entrant("Bad draft", "speculative", {**SURE, "assistant_model": draft("llama", "bad")})
+
+
+@pytest.mark.parametrize("entrant", [BAD, GOOD, LOOKUP], ids=lambda one: one.name)
+def test_drafting_leaves_the_distribution_as_it_is(lab: Playground, entrant: Entrant) -> None:
+    found = counted_for(lab, entrant, draws=200, top_k=4, length=2)
+    assert found.passed and found.p_value > ALARM
+    assert found.draws == sum(one.counted for one in found.outcomes) == 200
+    assert sum(one.probability for one in found.outcomes) == pytest.approx(1)
+    assert len(found.outcomes) == 16 and found.judged > 0
+    assert "nothing speaks against" in found.words
+
+
+def test_what_shapes_the_drawing_shapes_the_exact_odds_as_well(lab: Playground) -> None:
+    shaped = replace(LOOKUP, settings={"top_p": 0.6, "do_sample": True})
+    found = counted_for(lab, shaped, draws=100, top_k=6, length=1)
+    assert found.passed and len(found.outcomes) < 6
+
+
+def test_a_test_in_which_no_draft_was_judged_says_so(lab: Playground) -> None:
+    found = counted_for(lab, BAD, draws=50, top_k=2, length=1)
+    assert found.judged == 0 and "says nothing about drafts" in found.words
+
+
+def test_the_exact_odds_are_those_of_the_model(lab: Playground) -> None:
+    found = counted_for(lab, LOOKUP, draws=50, top_k=3, length=1)
+    ids = torch.tensor([lab.model.tokenizer(PROMPT).input_ids])
+    with torch.no_grad():
+        logits = lab.model.module(ids).logits[0, -1]
+    logits[2] = -torch.inf  # the end token may not come first
+    best = logits.topk(3)
+    exact = dict(zip(best.indices.tolist(), best.values.softmax(-1).tolist(), strict=True))
+    assert {one.tokens[0].id: one.probability for one in found.outcomes} == pytest.approx(
+        exact, rel=1e-3
+    )
+
+
+def test_a_wrong_rule_is_caught(lab: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = _speculation._weigh
+
+    def accept_always(run: Any, p: Any, drafted: Any, q: Any) -> Any:
+        """Wrong: takes what the drafter thinks for what the model thinks."""
+        return right(run, torch.cat([q, p[len(q) :]]), drafted, q)
+
+    monkeypatch.setattr(_speculation, "_weigh", accept_always)
+    found = counted_for(lab, BAD, draws=200, top_k=4, length=2)
+    assert not found.passed and found.p_value < ALARM / 1e6
+    assert "this is not" in found.words
+
+
+def test_what_the_test_can_see_grows_with_the_draws(lab: Playground) -> None:
+    few, many = (counted_for(lab, LOOKUP, draws=draws, top_k=4, length=1) for draws in (60, 300))
+    assert few.share is None or (many.share is not None and many.share < few.share)
+    for (share, before), (same, after) in zip(few.caught, many.caught, strict=True):
+        assert share == same and after >= before
+
+
+def test_a_test_of_odds_can_be_stopped_and_refuses_what_it_cannot_do(lab: Playground) -> None:
+    stop = threading.Event()
+    stop.set()
+    assert [one.result for one in odds(lab, PROMPT, GOOD, stop=stop)] == []
+    with pytest.raises(PlaygroundError, match="top_k is 11; it must be from 2 to 10"):
+        odds(lab, PROMPT, GOOD, top_k=11)
+    with pytest.raises(PlaygroundError, match="Sunday"):
+        odds(lab, PROMPT, replace(GOOD, why_not="It is Sunday."))
+
+
+def test_temperatures_are_tried_one_after_the_other(lab: Playground) -> None:
+    told = list(explain.temperatures(lab, PROMPT, GOOD, (0.3, 2.0), max_new_tokens=12))
+    assert [one.done for one in told] == [1, 2, 2] and told[-1].over
+    assert [one.temperature for one in told[-1].found] == [0.3, 2.0]
+    assert all(one.share.judged > 0 and one.compression for one in told[-1].found)
+
+
+def test_the_command_line_races(
+    lab: Playground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "Playground", lambda model: lab)
+    few = entrants(lab)[:4]
+    kept_out = replace(few[1], why_not="It is Sunday.")
+    monkeypatch.setattr(cli, "entrants", lambda lab, do_sample: (few[0], kept_out, *few[2:]))
+    assert main(["race", PROMPT, "--max-new-tokens", "6"]) == 0
+    head, plain, model, lookup, early = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["tokens/s", "speed-up"]
+    assert plain.startswith("Plain decoding") and "1.00×" in plain
+    assert model.endswith("It is Sunday.")
+    assert lookup.endswith("the same") and early.endswith("the same")
+    assert main(["race", PROMPT, "--max-new-tokens", "6", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["strategy"] for one in told["lanes"]] == [one.strategy for one in few]
+    assert told["lanes"][1]["error"] == "It is Sunday."
+    assert all(one["adds_up"] and one["tokens"] == 6 for one in told["lanes"][2:])

@@ -1,0 +1,213 @@
+"""Figures computed by hand on traces small enough to check by eye, and a table for spreadsheets."""
+
+import csv
+import io
+import json
+import math
+from dataclasses import fields, replace
+
+import pytest
+
+from engine.trace import Sequence, Stop, Tick, Token
+from playground.metrics import WORDS, Figures, as_csv, figures, headline, table
+from tests.conftest import EVIL
+
+
+def written(trace, ids):
+    """The trace with other tokens in its best sequence, step by step."""
+    steps = tuple(
+        replace(
+            trace.steps[0], id=place, parent=place - 1 if place else None, token=Token(id, f" {id}")
+        )
+        for place, id in enumerate(ids)
+    )
+    best = Sequence(tuple(ids), "", tuple(range(len(ids))), Stop("length"))
+    return replace(trace, steps=steps, sequences=(best,))
+
+
+def noted(trace, notes):
+    steps = tuple(replace(step, notes=note) for step, note in zip(trace.steps, notes, strict=True))
+    return replace(trace, steps=steps)
+
+
+def test_a_chains_figures_are_those_computed_by_hand(greedy_trace):
+    told = figures(greedy_trace)
+    probabilities = (0.8, 0.4, 0.05, 0.005, 0.95)
+    mean = math.log(math.prod(probabilities)) / 5
+    assert (told.tokens, told.captured) == (5, 5)
+    assert (told.seconds, told.tokens_per_second) == (1.25, 4.0)  # five ticks of 250 ms
+    assert (told.forward_passes, told.draft_passes, told.nodes) == (5, 0, 10)
+    assert told.mean_log_probability == pytest.approx(mean)
+    assert told.perplexity == pytest.approx(math.prod(probabilities) ** (-1 / 5))
+    assert told.mean_entropy == 1.5
+    assert (told.mean_rank, told.first_share) == (1.0, 1.0)
+    assert (told.distinct_2, told.repetition) == (1.0, 0.0)
+    assert (told.green_share, told.drafted, told.accepted, told.score) == (None,) * 4
+    assert (told.stop, told.detail) == ("length", "max_new_tokens=5")
+
+
+def test_of_beams_only_the_best_text_counts(beam_trace):
+    told = figures(beam_trace)
+    assert told.tokens == 3 and told.score == -0.32
+    assert told.perplexity == pytest.approx((0.6 * 0.95 * 0.72) ** (-1 / 3))
+    assert told.forward_passes == 10  # but the whole search is paid for
+
+
+def test_ranks_are_averaged_and_first_choices_counted(greedy_trace):
+    ranks = (1, 4, 1, 7, 2)
+    steps = [replace(step, rank=rank) for step, rank in zip(greedy_trace.steps, ranks, strict=True)]
+    told = figures(replace(greedy_trace, steps=tuple(steps)))
+    assert (told.mean_rank, told.first_share) == (3.0, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("ids", "distinct", "repetition"),
+    [
+        ([], None, None),
+        ([1], None, None),
+        ([1, 2], 1.0, None),
+        ([1, 2, 3], 1.0, None),
+        ([1, 2, 3, 4], 1.0, 0.0),
+        ([1, 1, 1, 1], 1 / 3, 0.0),  # one gram alone repeats nothing
+        ([1, 1, 1, 1, 1], 1 / 4, 4 / 5),  # it begins again on the second token
+        ([1, 2, 3, 4, 1, 2, 3, 4], 4 / 7, 4 / 8),  # the first time is no repetition
+        ([1, 2, 3, 4, 9, 1, 2, 3, 4], 5 / 8, 4 / 9),
+        ([1, 2, 3, 9, 1, 2, 3, 8], 5 / 7, 0.0),  # three in a row are too few
+        ([1, 2, 3, 4, 5, 8, 1, 2, 3, 4, 5], 6 / 10, 5 / 11),  # overlapping grams count once
+    ],
+)
+def test_repetition_counts_the_tokens_of_grams_that_came_before(
+    greedy_trace, ids, distinct, repetition
+):
+    told = figures(written(greedy_trace, ids))
+    assert (told.distinct_2, told.repetition) == (
+        pytest.approx(distinct) if distinct else None,
+        pytest.approx(repetition) if repetition is not None else None,
+    )
+
+
+def test_means_are_over_the_tokens_somebody_saw_and_say_how_many(greedy_trace):
+    unseen = {"raw": None, "final": None, "rank": None, "distribution": None}
+    steps = [replace(step, **unseen) if step.id < 3 else step for step in greedy_trace.steps]
+    told = figures(replace(greedy_trace, steps=tuple(steps)))
+    assert (told.tokens, told.captured) == (5, 2)
+    assert told.perplexity == pytest.approx((0.005 * 0.95) ** (-1 / 2))
+    nothing = figures(
+        replace(greedy_trace, steps=tuple(replace(step, **unseen) for step in greedy_trace.steps))
+    )
+    assert (nothing.mean_log_probability, nothing.perplexity, nothing.mean_entropy) == (None,) * 3
+    assert (nothing.mean_rank, nothing.first_share, nothing.captured) == (None, None, 0)
+    assert nothing.distinct_2 == 1.0  # the tokens themselves are known
+
+
+def test_an_impossible_text_has_no_perplexity_rather_than_an_infinite_one(greedy_trace):
+    steps = tuple(replace(step, raw=-5000.0) for step in greedy_trace.steps)
+    told = figures(replace(greedy_trace, steps=steps))
+    assert told.mean_log_probability == -5000.0 and told.perplexity is None
+
+
+def test_green_is_a_share_of_the_tokens_that_have_a_colour(greedy_trace):
+    notes = ({}, {"green": None}, {"green": True}, {"green": False}, {"green": True})
+    assert figures(noted(greedy_trace, notes)).green_share == pytest.approx(2 / 3)
+
+
+def test_drafts_are_counted_over_the_whole_run(greedy_trace):
+    fates = ("accepted", "rejected", "ignored", "ignored", "bonus")
+    told = figures(noted(greedy_trace, [{"verdict": fate} for fate in fates]))
+    assert (told.drafted, told.accepted) == (4, 1)
+    idle = figures(noted(greedy_trace, [{"verdict": "chosen"}] * 5))
+    assert (idle.drafted, idle.accepted) == (0, 0)  # it would have drafted, and found nothing
+
+
+def test_a_run_that_failed_and_one_that_took_no_time_have_figures_too(failed_trace, greedy_trace):
+    told = figures(failed_trace)
+    assert (told.tokens, told.seconds, told.tokens_per_second, told.stop) == (0, 0, None, "error")
+    quick = figures(replace(greedy_trace, ticks=(Tick(1, 1, 0.0),)))
+    assert quick.tokens_per_second is None
+
+
+def test_every_figure_says_what_it_is_in_one_sentence():
+    assert list(WORDS) == [item.name for item in fields(Figures)]
+    assert len({words.name for words in WORDS.values()}) == len(WORDS)
+    for words in WORDS.values():
+        assert words.name and words.help.endswith(".") and ". " not in words.help
+
+
+def test_the_headline_shows_what_there_is_in_words_and_nothing_else(greedy_trace, failed_trace):
+    told = {name: value for name, value, _ in headline(greedy_trace)}
+    assert told == {
+        "tokens": "5",
+        "seconds": "1.25",
+        "tokens/s": "4.0",
+        "forward passes": "5",
+        "mean log-probability": "-1.90",
+        "perplexity": "6.67",
+        "mean entropy": "1.50",
+        "first choices": "100%",
+        "distinct-2": "1.00",
+        "repetition": "0%",
+    }
+    assert [name for name, _, _ in headline(failed_trace)] == [
+        "tokens",
+        "seconds",
+        "forward passes",
+    ]
+    helps = {words.name: words.help for words in WORDS.values()}
+    assert all(helps[name] == help for name, _, help in headline(greedy_trace))
+
+
+def test_the_headline_tells_of_drafts_and_of_tokens_nobody_saw(greedy_trace):
+    fates = ("accepted", "rejected", "ignored", "ignored", "bonus")
+    trace = noted(greedy_trace, [{"verdict": fate} for fate in fates])
+    steps = (*trace.steps[:4], replace(trace.steps[4], raw=None, rank=None, distribution=None))
+    ticks = (replace(trace.ticks[0], draft_passes=1234),)
+    told = {name: value for name, value, _ in headline(replace(trace, steps=steps, ticks=ticks))}
+    assert told["draft passes"] == "1,234" and told["accepted"] == "1 of 4 drafted"
+    assert told["tokens captured"] == "4 of 5"
+
+
+# The table
+
+
+def test_the_table_has_a_row_for_each_run_and_its_figures(toy_traces):
+    greedy, beams, failed = table(toy_traces, ["one", "two", "three"])
+    assert [greedy["run"], beams["strategy"], failed["error"]] == [
+        "one",
+        "beam_search",
+        "dola needs <more> layers",
+    ]
+    assert json.loads(beams["settings"]) == toy_traces[1].settings
+    assert greedy["text"] == toy_traces[0].text and EVIL in greedy["text"]
+    assert {name: beams[name] for name in WORDS} == vars(figures(toy_traces[1]))
+
+
+def read(text):
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_a_spreadsheet_reads_back_what_was_written(toy_traces):
+    rows = read(as_csv(toy_traces, ["one", "two", "three"]))
+    assert [row["text"] for row in rows] == [trace.text for trace in toy_traces]
+    assert float(rows[1]["score"]) == -0.32  # a number, minus and all
+    assert rows[2]["perplexity"] == ""
+    assert as_csv([], []) == ""
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
+def test_no_text_of_a_run_becomes_a_formula(greedy_trace, start):
+    text = f'{start}HYPERLINK("http://evil.example","a, b")'
+    best = replace(greedy_trace.sequences[0], text=text)
+    evil = replace(greedy_trace, sequences=(best,), error=text, model=text, strategy=text)
+    [row] = read(as_csv([evil], [text]))
+    for name in ("run", "strategy", "model", "error", "text"):
+        assert row[name] == f"'{text}"
+
+
+def test_figures_of_a_real_run_agree_with_its_trace(embedded):
+    [trace] = embedded.compare("I love my dog because", ["greedy"], max_new_tokens=40)
+    told = figures(trace)
+    assert told.first_share == told.mean_rank == 1.0
+    assert told.repetition > 0.5 and told.distinct_2 < 0.5
+    assert told.perplexity == pytest.approx(
+        math.exp(-sum(step.raw for step in trace.steps) / len(trace.steps))
+    )

@@ -1,0 +1,347 @@
+"""Controls, cards and the deck: what a form shows becomes settings by name, and nothing is lost."""
+
+import asyncio
+import copy
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+from gradio.context import LocalContext
+
+import app
+from engine.errors import PlaygroundError
+from engine.settings import SHARED, Limits, Setting, check
+from playground import Playground
+from playground.ui.compare import cards
+from playground.ui.compare.card_state import Deck
+from playground.ui.compare.presets import PRESETS
+from playground.ui.page import build
+from playground.ui.shared.controls import bind, control, read, shown
+from playground.ui.shared.model_loading import Labs
+from strategies import find, registered
+from tests.playground.ui.toy_page import Lab
+from tests.tiny import tiny
+
+LIMITS = Limits()
+EVERY = [
+    *SHARED.values(),
+    *(setting for known in registered().values() for setting in known.own_settings.values()),
+]
+
+
+def setting(kind, default=None, **bounds):
+    return Setting("name", kind, default, "Help.", **bounds)
+
+
+@pytest.fixture
+def lab():
+    """What cards ask a lab for: every strategy's defaults, some of them the model's own."""
+    usual = {"temperature": 1.0, "top_k": 50, "top_p": 1.0, "length_penalty": 1.0}
+
+    def defaults(id):
+        return {
+            name: usual.get(name) if declared.default is None else declared.default
+            for name, declared in find(id).own_settings.items()
+        }
+
+    return SimpleNamespace(defaults=defaults, offered=registered)
+
+
+def on_a_page(draw):
+    """What ``draw`` gives on a page of its own; Gradio leaves event loops open where none runs."""
+
+    async def drawn():
+        with gr.Blocks():
+            return draw()
+
+    return asyncio.run(drawn())
+
+
+@pytest.mark.parametrize(
+    ("declared", "default", "kind"),
+    [
+        (setting(int, 5, low=1, limit="rows"), 5, gr.Slider),
+        (setting(float, low=0.0, high=1.0), 0.9, gr.Slider),
+        (setting(float, low=0.0, high=1.0), None, gr.Textbox),  # nothing to put a slider at
+        (setting(float, 1.0, low=0.0, high=100.0), 1.0, gr.Textbox),  # too wide to aim
+        (setting(float, 1.0, low=0.0), 1.0, gr.Textbox),
+        (setting(object, choices=(False, True, "never")), False, gr.Dropdown),
+        (setting(bool), None, gr.Dropdown),
+        (setting(bool, False), False, gr.Checkbox),
+        (setting(str), None, gr.Textbox),
+        (setting(object), None, gr.Textbox),
+    ],
+)
+def test_each_kind_of_setting_has_its_control(declared, default, kind):
+    assert type(control(declared, None, default, LIMITS)) is kind
+
+
+def test_a_slider_ends_at_the_servers_limit_and_starts_no_higher():
+    slider = control(setting(int, 5, low=1, limit="rows"), None, 5, Limits(rows=3))
+    assert (slider.minimum, slider.maximum, slider.value) == (1, 3, 3)
+
+
+@pytest.mark.parametrize("declared", EVERY, ids=lambda declared: declared.name)
+def test_every_declared_setting_has_a_control_with_its_name_and_help(declared):
+    drawn = control(declared, None, declared.default, LIMITS)
+    assert drawn.label == declared.name
+    assert drawn.info.startswith(declared.help)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        (setting(int), 3),
+        (setting(float), 0.25),
+        (setting(bool), True),
+        (setting(bool), False),
+        (setting(bool, True), False),
+        (setting(str), "words, and more"),
+        (setting(object, choices=(False, True, "never")), True),
+        (setting(object, choices=(False, True, "never")), "never"),
+        (setting(object), "fox, and dog"),
+        (setting(object), "[fox"),
+        (setting(object), "42"),
+        (setting(object), ["fox", "dog"]),
+        (setting(object), {"fox": -5.0}),
+        (setting(object), [[1, 2], [3]]),
+        (setting(object), 42),
+    ],
+)
+def test_what_a_control_shows_reads_back_as_the_value(declared, value):
+    given = read(declared, shown(declared, value))
+    assert given == value
+    assert type(given) is type(value)
+
+
+@pytest.mark.parametrize("declared", EVERY, ids=lambda declared: declared.name)
+def test_an_untouched_control_gives_nothing(declared):
+    assert bind({"x": declared}, {"x": shown(declared, None)}, {}) == {}
+
+
+def test_the_default_is_not_given_again():
+    known = find("sample").own_settings
+    values = {"temperature": 1.0, "top_p": 0.9}
+    assert bind(known, values, {"temperature": 1.0, "top_p": 1.0}) == {"top_p": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("fox, lazy dog ,", ["fox", "lazy dog"]),
+        ("fox", "fox"),
+        ("fox,", "fox"),
+        ('"fox"', "fox"),
+        ("[1, 2]", [1, 2]),
+        ("  ", None),
+        ("<img src=x>", "<img src=x>"),
+    ],
+)
+def test_free_values_are_json_or_words_between_commas(text, value):
+    assert read(setting(object), text) == value
+
+
+@pytest.mark.parametrize("text", ['{"fox": ', "[1, 2", '"fox', "[" * 100_000])
+def test_broken_json_is_refused_with_the_settings_name(text):
+    with pytest.raises(PlaygroundError, match="name looks like JSON"):
+        read(setting(object), text)
+
+
+def test_a_number_that_is_not_whole_reaches_the_lab_which_says_so():
+    beams = find("beam_search").own_settings
+    given = bind(beams, {"num_beams": 2.5}, {"num_beams": 5})
+    with pytest.raises(PlaygroundError, match=r"num_beams is 2\.5; it must be a whole number"):
+        check(given, beams, LIMITS, "beam_search")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "value"),
+    [
+        (int, 4.0, "4"),
+        (int, "4", "4"),
+        (int, "4.0", "4"),
+        (int, "4.5", "4.5"),
+        (float, "1e-3", "0.001"),
+        (float, "0.8", "0.8"),
+        (float, "0,8", "'0,8'"),
+        (float, "", "None"),
+    ],
+)
+def test_a_number_is_read_from_a_slider_or_from_text(kind, shown, value):
+    assert repr(read(setting(kind), shown)) == value
+
+
+def test_text_that_is_no_number_reaches_the_lab_which_says_so():
+    known = find("sample").own_settings
+    given = bind(known, {"temperature": "warm"}, {"temperature": 1.0})
+    with pytest.raises(PlaygroundError, match="temperature is 'warm'; it must be a number"):
+        check(given, known, LIMITS, "sample")
+
+
+def test_the_deck_keeps_what_controls_show_when_cards_come_and_go():
+    deck = Deck().deal((("greedy", {}), ("sample", {"temperature": 0.5})))
+    deck = deck.fill({1: {"temperature": 0.7, "top_k": None}}).add("greedy").remove(0)
+    assert [(card.key, card.strategy, card.values) for card in deck.cards] == [
+        (1, "sample", {"temperature": 0.7, "top_k": None}),
+        (2, "greedy", {}),
+    ]
+    assert hash(deck) != hash(deck.remove(2))
+
+
+def test_a_key_is_never_used_twice():
+    deck = Deck().add("greedy").remove(0).add("greedy")
+    assert [card.key for card in deck.cards] == [1]
+    assert [card.key for card in deck.deal((("greedy", {}),)).cards] == [2]
+
+
+def drawn(deck, lab):
+    """The deck on a page, and what its controls show, as an event would deliver it."""
+    row = on_a_page(lambda: cards.draw(deck, lab, LIMITS))
+    fields = [field for card in row for field in card.controls.values()]
+    return row, {field: field.value for field in fields}
+
+
+def test_cards_show_their_values_and_the_models_defaults(lab):
+    [card], _ = drawn(Deck().add("sample", {"temperature": 0.5}), lab)
+    assert card.controls["temperature"].value == "0.5"
+    assert card.controls["top_k"].value == "50"
+    assert card.controls["top_p"].value == 1.0
+    assert card.controls["min_p"].value is None
+
+
+@pytest.mark.parametrize(
+    ("strategy", "first"),
+    [
+        ("sample", ["temperature", "top_k", "top_p"]),
+        ("beam_search", ["num_beams", "length_penalty", "early_stopping"]),
+        ("beam_sample", ["num_beams", "length_penalty", "early_stopping"]),
+        ("dola", ["dola_layers", "do_sample", "temperature"]),
+        ("universal_speculative", ["assistant_model", "do_sample", "num_assistant_tokens"]),
+    ],
+)
+def test_a_card_begins_with_what_makes_its_strategy_what_it_is(lab, strategy, first):
+    [card], _ = drawn(Deck().add(strategy), lab)
+    assert list(card.controls)[:3] == first
+
+
+@pytest.mark.parametrize("strategy", registered())
+def test_a_card_has_every_setting_a_form_can_carry(lab, strategy):
+    [card], _ = drawn(Deck().add(strategy), lab)
+    own = find(strategy).own_settings
+    assert set(card.controls) == {name for name in own if not own[name].python_only}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_code_of_ones_own_is_offered_where_it_is_allowed(allowed):
+    lab = Playground(tiny("llama"), allow_custom=allowed)
+    [card], _ = drawn(Deck().add("greedy"), lab)
+    assert ("custom" in [id for _, id in card.picker.choices]) == allowed
+
+
+def test_visitors_may_run_code_of_their_own_only_if_the_server_was_started_so(monkeypatch):
+    def start(*_, allow_custom, **__):
+        return SimpleNamespace(model=SimpleNamespace(name="toy"), allows=allow_custom)
+
+    monkeypatch.setattr(app, "Playground", start)
+    usual, allowing = (
+        app._load("toy", app.parser().parse_args(words), LIMITS)
+        for words in ([], ["--allow-custom"])
+    )
+    assert (usual.allows, allowing.allows) == (False, True)
+
+
+def test_only_what_was_changed_is_asked_for(lab):
+    deck = Deck().deal((("greedy", {}), ("sample", {"temperature": 0.5})))
+    row, values = drawn(deck, lab)
+    values[row[1].controls["top_p"]] = 0.9
+    taken = cards.filled(deck, row, values, lab)
+    assert cards.asked(taken, lab) == [
+        ("greedy", {}),
+        ("sample", {"temperature": 0.5, "top_p": 0.9}),
+    ]
+
+
+def test_another_strategy_keeps_the_settings_they_share_but_not_their_defaults(lab):
+    deck = Deck().add("sample", {"temperature": 0.5})
+    row, values = drawn(deck, lab)
+    switched = cards.filled(deck, row, values, lab).choose(0, "beam_sample")
+    assert cards.asked(switched, lab) == [("beam_sample", {"temperature": 0.5})]
+    assert switched.cards[0].values["top_k"] is None
+
+
+def test_a_heading_tells_the_settings_in_sight_and_those_given(lab):
+    name, settings = cards.heading("beam_search", {"early_stopping": True}, lab)
+    assert name == "beam search"
+    assert settings == "num_beams 5 · length_penalty 1.0 · early_stopping true"
+    assert cards.heading("greedy", {}, lab)[1] == "no settings of its own"
+
+
+def test_cards_are_duplicated_beside_themselves_and_moved_no_further_than_the_ends():
+    deck = Deck().deal((("greedy", {}), ("sample", {"temperature": 0.5}), ("dola", {})))
+    twice = deck.duplicate(1)
+    assert [card.strategy for card in twice.cards] == ["greedy", "sample", "sample", "dola"]
+    assert twice.cards[1].values == twice.cards[2].values == {"temperature": 0.5}
+    assert len({card.key for card in twice.cards}) == 4
+
+    def order(deck):
+        return [card.key for card in deck.cards]
+
+    assert order(deck.move(2, -1)) == [0, 2, 1]
+    assert order(deck.move(0, 1)) == [1, 0, 2]
+    assert order(deck.move(0, -1)) == order(deck.move(2, 1)) == [0, 1, 2]
+
+
+def test_a_card_may_have_a_setting_for_every_strategy_to_itself(lab):
+    deck = Deck().deal((("sample", {}), ("sample", {"repetition_penalty": "1.3"})))
+    row, values = drawn(deck, lab)
+    assert "repetition_penalty" not in row[0].controls
+    assert row[1].controls["repetition_penalty"].value == "1.3"
+    taken = cards.filled(deck, row, values, lab)
+    assert cards.asked(taken, lab) == [("sample", {}), ("sample", {"repetition_penalty": 1.3})]
+    values[row[1].controls["repetition_penalty"]] = ""
+    assert cards.asked(cards.filled(deck, row, values, lab), lab) == [("sample", {})] * 2
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.title)
+def test_every_preset_asks_for_something_the_lab_would_run(lab, preset):
+    assert len(preset.cards) <= LIMITS.strategies
+    for id, given in cards.asked(Deck().deal(preset.cards), lab):
+        check(given, find(id).settings, LIMITS, id)
+
+
+def test_settings_that_matter_only_with_another_are_seen_only_then(lab):
+    [drawing], _ = drawn(Deck().add("prompt_lookup", {"do_sample": True}), lab)
+    [plain], _ = drawn(Deck().add("prompt_lookup"), lab)
+    [sampling], _ = drawn(Deck().add("sample"), lab)
+    assert drawing.folds["do_sample"].visible and not plain.folds["do_sample"].visible
+    assert sampling.folds == {}  # it always draws
+    assert set(plain.controls) == set(drawing.controls)  # what is hidden keeps its value
+
+
+@pytest.mark.parametrize(("typed", "shows"), [("7", 7), ("500", LIMITS.rows), ("many", 4), ("", 4)])
+def test_what_was_typed_for_one_strategy_fits_the_slider_of_another(lab, typed, shows):
+    deck = Deck().add("sample", {"top_k": typed}).choose(0, "contrastive_search")
+    [card], _ = drawn(deck, lab)
+    assert card.controls["top_k"].value == shows
+
+
+class Growing(dict):
+    """A visitor's components, to which another event adds while they are looked through."""
+
+    def values(self):
+        for value in super().values():
+            self[object()] = value
+            yield value
+
+
+def test_cards_are_drawn_while_another_event_of_the_visitor_adds_components():
+    async def drawn():
+        page = build(Labs(["toy"], lambda name: Lab()), LIMITS)
+        [drawing] = [event for event in page.fns.values() if event.renderable]
+        config = copy.copy(page.default_config)
+        config.blocks = Growing(config.blocks)
+        LocalContext.blocks_config.set(config)
+        drawing.fn(Deck().add("greedy"), "toy", None, 1)
+        return config.get_config(drawing.renderable)["components"]
+
+    assert "card-0-remove" in {each["props"].get("elem_id") for each in asyncio.run(drawn())}

@@ -1,0 +1,298 @@
+"""Configurations on the page: what cards change, saved to files, and files that become cards."""
+
+import json
+
+import pytest
+from transformers import GenerationConfig
+
+from engine.errors import PlaygroundError
+from engine.settings import Limits
+from playground import Playground
+from playground import generation_configs as configs
+from playground.ui.compare.card_state import Deck
+from playground.ui.compare.cards import asked
+from playground.ui.compare.config_cards import LARGEST, agreed, changes, file_name, load, written
+from playground.ui.compare.presets import FIRST
+from strategies import registered
+from tests.playground.ui.browsing import opened, running, served, wait
+from tests.tiny import tiny
+
+
+@pytest.fixture(scope="module")
+def lab():
+    return Playground(tiny("llama"), drafts=[], allow_custom=False)
+
+
+def saved(config, folder, name="config.json"):
+    path = folder / name
+    path.write_text(config if isinstance(config, str) else json.dumps(config), encoding="utf-8")
+    return path
+
+
+# Cards to files and back
+
+
+@pytest.mark.parametrize("strategy", registered())
+def test_a_card_comes_back_from_its_file_or_it_is_said_that_it_does_not(lab, tmp_path, strategy):
+    deck = Deck().add(strategy)
+    shared = {"max_new_tokens": 7, "repetition_penalty": 1.3, "stop_strings": "a, b"}
+    files, words = written(deck.cards, shared, "mine", lab)
+    if not files:
+        assert any(why in words[0] for why in ("cannot be written as", "is not allowed here"))
+        return
+    assert list(files) == ["mine.json"]
+    [loaded] = load([saved(files["mine.json"], tmp_path)], lab)
+    assert words == [] or f"mean {loaded.card[0].replace('_', ' ')}" in words[0]
+    if not words:
+        assert asked(Deck().deal((loaded.card,)), lab) == asked(deck, lab)
+    assert loaded.shared == shared
+    assert loaded.words == ()
+
+
+def test_settings_of_a_card_come_back_from_its_file(lab, tmp_path):
+    deck = Deck().add("sample", {"temperature": 0.5, "top_k": 7, "num_return_sequences": 2})
+    files, _ = written(deck.cards, {}, "mine", lab)
+    [loaded] = load([saved(files["mine.json"], tmp_path)], lab)
+    assert asked(Deck().deal((loaded.card,)), lab) == asked(deck, lab)
+
+
+def test_a_watermark_comes_back_as_the_fields_it_has(lab, tmp_path):
+    watermark = {"greenlist_ratio": 0.25, "bias": 2.0}
+    files, _ = written(Deck().add("greedy").cards, {"watermarking_config": watermark}, "m", lab)
+    [loaded] = load([saved(files["m.json"], tmp_path)], lab)
+    assert loaded.shared["watermarking_config"].items() >= watermark.items()
+
+
+def test_cards_of_one_strategy_get_files_of_their_own(lab):
+    cards = Deck().add("greedy").add("sample").add("greedy").cards
+    files, _ = written(cards, {}, "a/b", lab)
+    assert list(files) == ["a-b-greedy.json", "a-b-sample.json", "a-b-greedy-2.json"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "name"),
+    [
+        ("warm beams", "warm-beams"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("über_<b>", "über_-b"),
+        ("same.json", "same"),
+        (" ./ ", "configuration"),
+        ("x" * 300, "x" * 40),
+    ],
+)
+def test_any_name_becomes_a_files_name(wish, name):
+    assert file_name(wish) == name
+
+
+def test_what_only_repeats_what_holds_anyway_is_told_apart(lab):
+    [card] = Deck().add("sample", {"temperature": 0.5}).cards
+    rows = {row["field"]: row for row in changes(card, {}, lab)["rows"]}
+    assert rows["temperature"] == {
+        "field": "temperature",
+        "own": "not set (1.0)",
+        "run": "0.5",
+        "same": False,
+    }
+    assert rows["num_beams"]["same"] and not rows["do_sample"]["same"]
+
+
+BAD = {
+    "no text": (b"\xff\xfe\x00", "it is no text"),
+    "no JSON": (b"{", "is no generation config"),
+    "no object": (b"[1]", "it is no JSON object"),
+    "deep": (b"[" * 50_000, "is no generation config"),
+    "another's field": (b'{"num_beam": 3}', "did you mean 'num_beams'"),
+    "python's field": (b'{"__class__": 3}', "which nothing reads"),
+    "too many beams": (b'{"num_beams": 99}', "at most 16"),
+    "no number": (b'{"penalty_alpha": "x", "top_k": 4}', "a number is expected"),
+    "no watermark": (b'{"watermarking_config": 3}', "is no generation config"),
+    "no token": (b'{"eos_token_id": 99999}', "token ids are whole numbers"),
+    "too long": (b" " * (LARGEST + 1), "at most 102,400 are read"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_refused_in_words_that_name_it(lab, tmp_path, name):
+    content, words = BAD[name]
+    path = tmp_path / "mine.json"
+    path.write_bytes(content)
+    with pytest.raises(PlaygroundError, match=words) as told:
+        load([path], lab)
+    assert "mine.json" in str(told.value)
+
+
+def test_more_files_than_strategies_may_run_are_refused(tmp_path):
+    lab = Playground(tiny("llama"), limits=Limits(strategies=2))
+    with pytest.raises(PlaygroundError, match="3 files; at most 2 strategies"):
+        load([saved({}, tmp_path)] * 3, lab)
+
+
+def test_what_the_page_has_no_place_for_is_named(lab, tmp_path):
+    [loaded] = load([saved({"max_length": 30, "top_p": 0.5, "pad_token_id": 0}, tmp_path)], lab)
+    assert loaded.words == (
+        "config.json: left out, as the page has no place for it with greedy: max_length, top_p",
+    )
+
+
+def test_shared_settings_are_taken_where_all_files_agree(lab, tmp_path):
+    both = {"max_new_tokens": 9, "no_repeat_ngram_size": 2}
+    one = saved({**both, "repetition_penalty": 1.2}, tmp_path, "one.json")
+    two = saved({**both, "num_beams": 2}, tmp_path, "two.json")
+    settings, words = agreed(load([one, two], lab))
+    assert settings.items() >= both.items()
+    assert settings["min_new_tokens"] is None and "repetition_penalty" not in settings
+    assert words == [
+        "repetition_penalty differs between the files and is left as it is"
+        " (one.json: 1.2; two.json: not set)"
+    ]
+    assert "max_new_tokens" not in agreed(load([saved({}, tmp_path)], lab))[0]
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The real server on a model small enough to be there at once."""
+    folder = tmp_path_factory.mktemp("tiny")
+    model = tiny("llama")
+    model.module.save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)
+    command = ["app.py", "--port", "{port}", "--model", folder, "--allow-custom"]
+    with served(command, folder / "log") as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser, address):
+    with opened(browser, address) as page:
+        page.wait_for_selector("#run:not([disabled])")
+        page.get_by_role("tab", name="Take it with you").click()
+        page.click("#configurations > button")
+        page.wait_for_selector("#changes table")
+        yield page
+
+
+def table(page, place):
+    """What a card's table says this run has, by field."""
+    section = page.locator("#changes section").nth(place)
+    fields = section.locator("tbody th").all_inner_texts()
+    values = section.locator("tbody td:last-child").all_inner_texts()
+    return dict(zip(fields, values, strict=True))
+
+
+def strategies(page):
+    return page.locator(".card-head input").evaluate_all("all => all.map(input => input.value)")
+
+
+def upload(page, *paths):
+    with page.expect_file_chooser() as chosen:
+        page.click("#load")
+    chosen.value.set_files(list(paths))
+
+
+def warning(page, words):
+    """Wait for a message with these words, then put all messages away."""
+    page.wait_for_selector(f".toast-body >> text={words}")
+    page.evaluate("document.querySelectorAll('.toast-close').forEach(button => button.click())")
+
+
+def test_the_section_shows_what_the_model_has_and_what_every_card_changes(page, lab):
+    own = lab.model.module.generation_config
+    assert json.loads(page.inner_text("#changes pre"))["eos_token_id"] == own.eos_token_id
+    assert page.locator("#changes h4").all_inner_texts()[1:] == [
+        "1. greedy",
+        "2. beam search",
+        "3. sample",
+    ]
+    expected = configs.changes(own, lab.configuration(FIRST.cards[2]))
+    assert table(page, 2) == {name: json.dumps(run) for name, (_, run) in expected.items()}
+    page.fill("#card-2-temperature input", "0.25")
+    page.click("#look")
+    wait(lambda: table(page, 2)["temperature"] == "0.25")
+    page.fill("#shared-max_new_tokens input[type=number]", "3")
+    page.fill("#card-2-temperature input", "0.5")
+    with running(page):
+        pass
+    wait(lambda: table(page, 2)["temperature"] == "0.5")
+    assert table(page, 0)["max_new_tokens"] == "3"
+
+
+def test_what_cannot_be_written_says_so_and_no_text_is_markup(page):
+    page.locator(".card").nth(0).get_by_role("combobox").first.click()
+    page.get_by_role("option", name="custom").click()
+    page.wait_for_selector("#changes >> text=1. custom")
+    page.wait_for_selector("#card-0-custom_generate textarea")
+    page.wait_for_timeout(2000)  # until the cards are drawn to the end
+    page.fill("#card-0-custom_generate textarea", "<b>folder</b>")
+    page.click("#look")
+    page.wait_for_selector("#changes .refused >> text=it has no field for custom_generate")
+    assert page.locator("#changes table").count() == 2
+    page.click("#shared button")
+    page.fill("#shared-stop_strings textarea", '["<img src=x onerror=evil>')
+    page.click("#look")
+    page.wait_for_selector("#changes .refused >> text=stop_strings looks like JSON")
+    page.click("#save")
+    warning(page, "stop_strings looks like JSON")
+    page.fill("#shared-stop_strings textarea", '["<img src=x onerror=evil>"]')
+    page.click("#look")
+    page.wait_for_selector("#changes td >> text=<img src=x onerror=evil>")
+    assert page.locator("#changes img").count() == 0
+
+
+def test_saved_files_load_in_transformers_and_on_the_page(page, lab, tmp_path):
+    page.fill("#card-2-temperature input", "0.3")
+    page.fill("#save-as textarea, #save-as input", "my <b>run")
+    page.click("#save")
+    page.wait_for_selector("#saved a >> nth=2")
+    paths = []
+    for link in page.locator("#saved a").all():
+        with page.expect_download() as download:
+            link.click()
+        paths.append(tmp_path / download.value.suggested_filename)
+        download.value.save_as(paths[-1])
+    names = ("greedy", "beam_search", "sample")
+    assert [path.name for path in paths] == [f"my-b-run-{name}.json" for name in names]
+    cards = [*FIRST.cards[:2], ("sample", {**FIRST.cards[2][1], "temperature": 0.3})]
+    for path, card in zip(paths, cards, strict=True):
+        read = GenerationConfig.from_pretrained(tmp_path, path.name)
+        assert configs.values(read) == configs.values(lab.configuration(card))
+
+    page.locator(".card").nth(2).get_by_text("Remove").click()
+    page.wait_for_selector(".card >> nth=2", state="detached")
+    upload(page, *paths)
+    warning(page, "Loaded: my-b-run-greedy.json")
+    wait(lambda: strategies(page) == ["greedy", "beam search", "sample"])
+    key = page.locator(".card").nth(2).locator("[id$=-temperature]").get_attribute("id")
+    assert page.input_value(f"#{key} input") == "0.3"
+
+
+def test_files_fill_the_settings_they_agree_on_and_bad_ones_change_nothing(page, tmp_path):
+    page.click("#shared button")
+    page.fill("#shared-min_new_tokens input", "2")
+    evil = saved({"<img src=x onerror=evil>": 1}, tmp_path, "evil.json")
+    good = saved({"num_beams": 3, "max_new_tokens": 11, "repetition_penalty": 1.5}, tmp_path)
+    other = saved({"do_sample": True, "max_new_tokens": 11}, tmp_path, "other.json")
+    for files, words in [
+        ([evil], "evil.json has a field '<img src=x onerror=evil>', which nothing reads"),
+        ([good, saved("{", tmp_path, "broken.json")], "broken.json is no generation config"),
+        ([saved(" " * (LARGEST + 1), tmp_path, "big.json")], "big.json"),
+    ]:
+        upload(page, *files)
+        warning(page, words)
+        assert strategies(page) == ["greedy", "beam search", "sample"]
+        assert page.input_value("#shared-min_new_tokens input") == "2"
+    assert page.locator(".toast-body img").count() == 0
+
+    upload(page, good, other)
+    warning(page, "repetition_penalty differs between the files")
+    wait(lambda: strategies(page) == ["beam search", "sample"])
+    assert page.input_value("#shared-max_new_tokens input[type=number]") == "11"
+    assert page.input_value("#shared-repetition_penalty input") == ""
+    wait(lambda: page.input_value("#shared-min_new_tokens input") == "")
+    upload(page, good)
+    wait(lambda: strategies(page) == ["beam search"])
+    wait(lambda: page.input_value("#shared-repetition_penalty input") == "1.5")
+    with running(page):
+        pass
+    assert table(page, 0)["repetition_penalty"] == "1.5"

@@ -1,0 +1,415 @@
+"""What people take with them: a link, files, programs; each is used as its reader would use it."""
+
+import base64
+import csv
+import io
+import json
+import zlib
+from contextlib import redirect_stdout
+
+import pytest
+
+from engine.trace import dump_traces, load_traces
+from playground import metrics as measures
+from playground.ui.compare.link_state import State, encode
+from tests.playground.ui.browsing import (
+    LIMITS,
+    column,
+    downloaded,
+    forked,
+    on_tab,
+    opened,
+    ready,
+    running,
+    said,
+    tab,
+    text_of,
+    wait,
+)
+from visualizers import labels
+from visualizers.compare.cross_likelihood import _info
+
+PROMPT = "The cat sat on the"
+CHOICES = [
+    ("greedy", {"no_repeat_ngram_size": 2}),
+    ("beam_search", {"num_beams": 5, "num_return_sequences": 3}),
+    ("sample", {"temperature": 0.6, "top_p": 0.95}),
+]
+SHARED = {"max_new_tokens": 6, "seed": 3, "repetition_penalty": 1.1}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("take")
+
+
+@pytest.fixture(scope="module")
+def traces(lab):
+    """What the columns hold: a comparison, and a fork of its first column."""
+    runs = lab.compare(PROMPT, CHOICES, **SHARED)
+    kept = [*runs[0].sequences[0].token_ids[:2], *lab.speller.ids(" was")]
+    return [*runs, *lab.compare(PROMPT, CHOICES[:1], prefix=kept, **SHARED)]
+
+
+@pytest.fixture(scope="module")
+def ran(browser, address):
+    """The page after everything was changed, run, and forked."""
+    with opened(browser, address, lasting=True) as page:
+        ready(page)
+        page.fill("#prompt textarea", PROMPT)
+        page.click("#shared button")
+        page.fill("#shared-repetition_penalty input", "1.1")
+        for name in ("max_new_tokens", "seed"):
+            page.fill(f"#shared-{name} input >> nth=0", str(SHARED[name]))
+        page.fill("#card-2-temperature input", "0.6")
+        page.locator(".card").nth(0).locator(".also input").click()
+        page.get_by_role("option", name="no_repeat_ngram_size", exact=True).click()
+        page.fill("#card-0-no_repeat_ngram_size input", "2")
+        with running(page):
+            pass
+        page.select_option("#live-background", "entropy")
+        page.select_option("#live-underline", "surprisal")
+        forked(page, 0, 2, " was")
+        yield page
+
+
+def texts(page, count=3):
+    return [text_of(page, index) for index in range(count)]
+
+
+def tokens(traces):
+    return [[sequence.token_ids for sequence in trace.sequences] for trace in traces]
+
+
+def in_order(page):
+    """The columns' texts in the order of the runs: a fork stands behind its origin."""
+    first, fork, *rest = texts(page, 4)
+    return [first, *rest, fork]
+
+
+def full_texts(traces):
+    return ["".join(token.text for token in trace.prefix) + trace.text for trace in traces]
+
+
+def test_what_was_run_is_what_was_asked(ran, traces):
+    assert in_order(ran) == full_texts(traces)
+
+
+# A link
+
+
+@pytest.fixture(scope="module")
+def link(ran, address):
+    tab(ran, "Across strategies")
+    tab(ran, "Take it with you")
+    ran.click("#make-link")
+    field = "#link textarea, #link input"
+    ran.wait_for_function("f => document.querySelector(f).value.includes('#s=')", arg=field)
+    return ran.input_value(field)[len(address) :]
+
+
+def test_a_link_restores_the_form_and_the_view_and_runs_the_same(browser, address, link, traces):
+    with opened(browser, address, link) as page:
+        wait(lambda: page.input_value("#prompt textarea") == PROMPT)
+        page.wait_for_selector("#card-5-temperature, #card-6-temperature")
+        ready(page)
+        keys = page.locator(".card").evaluate_all(
+            "all => all.map(card => card.querySelector('[id$=-remove]').id.split('-')[1])"
+        )
+        assert page.input_value(f"#card-{keys[0]}-no_repeat_ngram_size input") == "2"
+        assert page.input_value(f"#card-{keys[2]}-temperature input") == "0.6"
+        assert page.input_value("#model input") == "smollm2"
+        assert page.locator("#kind").get_by_label("text to continue").is_checked()
+        page.click("#shared button")
+        for name, value in SHARED.items():
+            assert float(page.input_value(f"#shared-{name} input >> nth=0")) == value
+        on_tab(page, "Across strategies")
+        with running(page):
+            pass
+        assert texts(page) == [trace.text for trace in traces[:3]]
+        assert page.input_value("#live-background") == "entropy"
+        assert page.input_value("#live-underline") == "surprisal"
+        wait(lambda: len(shown_table(page)[1]) == 3)
+
+
+def test_a_followed_link_stays_over_a_reload(browser, address, link):
+    with opened(browser, address, link) as page:
+        wait(lambda: page.input_value("#prompt textarea") == PROMPT)
+        page.reload()
+        wait(lambda: page.input_value("#prompt textarea") == PROMPT)
+        ready(page)
+        on_tab(page, "Across strategies")
+
+
+def linked(**changes):
+    state = State("smollm2", "Hi", cards=(("greedy", {}),), shared={"max_new_tokens": 4})
+    folded = encode(State(**{**vars(state), **changes}))
+    return f"#s={folded}&look=rank.none&tab=step"
+
+
+def packed(data):
+    return base64.urlsafe_b64encode(zlib.compress(json.dumps(data).encode())).decode().rstrip("=")
+
+
+BROKEN = {
+    "cut in the middle": (linked()[:20], "this link cannot be read"),
+    "of another version": (f"#s={packed({'version': 9})}", "this link cannot be read"),
+    "a strange look and tab": (linked() + "<b>", None),
+    "a model that is not offered": (linked(model="<b>other"), "the model <b>other, which is not"),
+    "values out of bounds": (
+        linked(shared={"max_new_tokens": 10**9}, cards=(("sample", {"temperature": -1}),)),
+        None,
+    ),
+    "more cards than may be": (linked(cards=(("greedy", {}),) * 9), None),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_strange_link_is_answered_in_words_and_the_page_works(browser, address, name):
+    query, words = BROKEN[name]
+    with opened(browser, address, query) as page:
+        if words:
+            said(page, words)
+        ready(page)
+        page.fill("#shared-max_new_tokens input >> nth=0", "3")
+        page.keyboard.press("Tab")
+        with running(page):
+            pass
+        if name == "values out of bounds":
+            assert "temperature is -1" in page.inner_text("#live .status.error")
+            return
+        assert column(page, 0).locator(".token").count() == 3
+        assert 1 <= page.locator(".card").count() <= 6
+
+
+def test_a_link_with_a_strategy_that_is_not_allowed_says_so_at_the_run(browser, address):
+    with opened(browser, address, linked(cards=(("custom", {}), ("greedy", {})))) as page:
+        wait(lambda: page.locator(".card").count() == 2)
+        with running(page):
+            pass
+        not_allowed = "custom runs code of your own, which is not allowed here"
+        assert page.inner_text("#live .status.error") == not_allowed
+        page.locator(".card").nth(0).get_by_text("Remove").click()
+        page.wait_for_selector(".card >> nth=1", state="detached")
+        with running(page):
+            pass
+        assert column(page, 0).locator(".token").count() == 4
+
+
+# Files
+
+
+@pytest.fixture(scope="module")
+def saved(ran, folder):
+    """The file with the traces."""
+    tab(ran, "Take it with you")
+    return downloaded(ran, "#save-traces", folder)
+
+
+def test_the_saved_traces_are_the_runs(saved, traces):
+    read = load_traces(saved.read_text(encoding="utf-8"))
+    assert saved.name == "traces.json"
+    assert tokens(read) == tokens(traces)
+    for one, other in zip(read, traces, strict=True):
+        assert (one.settings, one.seed, one.prefix) == (other.settings, other.seed, other.prefix)
+        # Who else was served in the same passes shows in the last digits.
+        theirs = pytest.approx([step.raw for step in other.steps], abs=1e-4)
+        assert [step.raw for step in one.steps] == theirs
+
+
+def test_a_saved_report_opens_by_itself(browser, ran, folder, traces):
+    tab(ran, "Take it with you")
+    report = downloaded(ran, "#save-report", folder)
+    with opened(browser, report.as_uri(), query="") as page:
+        page.wait_for_selector(".js-plotly-plot .main-svg")
+        for trace in traces:
+            assert trace.text.strip() in page.inner_text("body")
+
+
+def test_the_table_for_spreadsheets_has_the_measured_figures(ran, folder, saved):
+    tab(ran, "Across strategies")
+    file = downloaded(ran, "#save-csv", folder)
+    read = load_traces(saved.read_text(encoding="utf-8"))
+    with file.open(newline="", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["run"] for row in rows] == list(labels(read))
+    for row, trace in zip(rows, read, strict=True):
+        for name, value in vars(measures.figures(trace)).items():
+            if isinstance(value, float | int):
+                assert float(row[name]) == pytest.approx(value)
+            else:
+                assert row[name] == ("" if value is None else value)
+
+
+def chosen(page, name):
+    """Choose what the program is of, and wait for it."""
+    before = page.inner_text("#code .cm-content")
+    page.click("#which input")
+    page.get_by_role("option", name=name).click()
+    page.wait_for_function(
+        "before => document.querySelector('#code .cm-content').innerText !== before", arg=before
+    )
+
+
+def printed(program):
+    """What a program of ours prints."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        exec(compile(program.read_text(encoding="utf-8"), program.name, "exec"), {})
+    return out.getvalue()
+
+
+def test_the_saved_programs_write_the_same_texts(ran, folder, traces):
+    tab(ran, "Take it with you")
+    ran.wait_for_selector("#code .cm-content >> text=lab.compare")
+    whole = downloaded(ran, "#save-code", folder).rename(folder / "whole.py")
+    chosen(ran, "3. sample")
+    single = downloaded(ran, "#save-code", folder).rename(folder / "single.py")
+    chosen(ran, "4. greedy")
+    fork = downloaded(ran, "#save-code", folder).rename(folder / "fork.py")
+    told = printed(whole)
+    for trace in traces[:3]:
+        for sequence in trace.sequences:
+            assert sequence.text in told
+    assert "playground" not in single.read_text()
+    assert traces[2].text in printed(single)
+    assert traces[3].text in printed(fork)
+
+
+# Saved traces, opened again
+
+
+def upload(page, path):
+    with page.expect_file_chooser() as asked:
+        page.click("#open-traces")
+    asked.value.set_files(path)
+
+
+@pytest.fixture(scope="module")
+def opener(browser, address):
+    with opened(browser, address, lasting=True) as page:
+        ready(page)
+        yield page
+
+
+@pytest.fixture
+def taking(opener):
+    tab(opener, "Take it with you")
+    return opener
+
+
+def test_saved_traces_open_again_without_a_run(taking, saved, traces):
+    page = taking
+    upload(page, saved)
+    page.wait_for_selector("#live .status >> text=Opened traces.json: nothing was run.")
+    assert texts(page, 4) == full_texts(traces)
+    column(page, 2).locator(".token").nth(1).hover()
+    rank = traces[2].steps[1].rank
+    page.wait_for_selector(f"#live .candidates >> text=rank {rank} in the model's own order")
+    column(page, 0).locator(".token").nth(1).click()
+    page.keyboard.press("Escape")
+    tab(page, "Step")
+    page.wait_for_selector(f".step >> text={traces[0].steps[1].token.text.strip()}")
+    tab(page, "Across strategies")
+    page.wait_for_selector("#tabs .js-plotly-plot .main-svg >> visible=true")
+    wait(lambda: len(shown_table(page)[1]) == 4)
+
+
+def test_an_opened_trace_can_be_forked(taking, traces, lab, tmp_path):
+    file = tmp_path / "three.json"
+    file.write_text(dump_traces(traces[:3]), encoding="utf-8")
+    page = taking
+    upload(page, file)
+    page.wait_for_selector("#live .status >> text=Opened three.json: nothing was run.")
+    forked(page, 2, 1, " dog")
+    own = traces[2].sequences[0].token_ids[:1]
+    prefix = [*own, *lab.speller.ids(" dog")]
+    [fork] = lab.compare(PROMPT, CHOICES[2:], prefix=prefix, **SHARED)
+    assert text_of(page, 3) == full_texts([fork])[0]
+    assert page.inner_text("#live .status").startswith("Done in")
+
+
+def bad_files(folder, traces):
+    whole = json.loads(dump_traces(traces[:1]))
+    for name, content, words in (
+        ("text.json", "no JSON at all", "this is not a trace that can be read"),
+        ("binary.json", b"\xff\xfe\x00", "binary.json is no text"),
+        ("other.json", '{"a": 1}', "a trace of version None"),
+        ("half.json", json.dumps([{**whole[0], "steps": [[0]]}]), "this is not a trace"),
+        ("none.json", "[]", "none.json holds no trace"),
+        ("many.json", json.dumps(whole * 6), "many.json holds 6 traces; at most 5"),
+        ("deep.json", "[" * 100_000 + "]" * 100_000, "this is not a trace"),
+        ("model.json", json.dumps([{**whole[0], "model": 3}]), "model.json holds a trace that"),
+        ("large.json", " " * (LIMITS["--upload-bytes"] + 1), "large.json"),
+    ):
+        path = folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        yield path, words
+
+
+def test_a_bad_file_is_refused_in_words_and_nothing_is_lost(taking, traces, tmp_path):
+    page = taking
+    page.fill("#shared-max_new_tokens input >> nth=0", "3")
+    with running(page):
+        pass
+    before = texts(page)
+    for path, words in bad_files(tmp_path, traces):
+        upload(page, path)
+        said(page, words)
+        assert texts(page) == before
+    forked(page, 0, 1, " and")  # the board is still the one that was run
+    assert text_of(page, 1).startswith(before[0][:3])
+
+
+# Tables and figures
+
+
+def shown_table(page):
+    """The names over the table, and its rows."""
+    names = page.locator("#table [role=columnheader]").evaluate_all("all => all.map(h => h.title)")
+    rows = page.locator("#table [role=row]").evaluate_all(
+        """all => all.map(row => [...row.querySelectorAll('[role=gridcell]')]
+            .map(cell => cell.innerText.trim())).filter(row => row.length)"""
+    )
+    return names, rows
+
+
+def test_the_table_has_the_measures_and_sorts_by_a_click(ran, saved):
+    read = load_traces(saved.read_text(encoding="utf-8"))
+    tab(ran, "Across strategies")
+    wait(lambda: len(shown_table(ran)[1]) == 4)
+    names, rows = shown_table(ran)
+    name = measures.WORDS["perplexity"].name
+    expected = [measures.figures(trace).perplexity for trace in read]
+
+    def numbers():
+        return [float(row[names.index(name)]) for row in shown_table(ran)[1]]
+
+    assert [row[0] for row in rows] == list(labels(read))
+    assert numbers() == pytest.approx(expected, abs=1e-3)
+    assert len(set(expected)) == 4
+    for words, backwards in (("Sort ascending", False), ("Sort descending", True)):
+        header = ran.locator(f"#table [role=columnheader][title={name}]")
+        header.hover()
+        header.locator(".cell-menu-button").click()
+        ran.get_by_role("menuitem", name=words).click()
+        wanted = pytest.approx(sorted(expected, reverse=backwards), abs=1e-3)
+        wait(lambda wanted=wanted: numbers() == wanted)
+
+
+def test_every_text_is_scored_under_every_strategy(ran, traces, lab):
+    tab(ran, "Across strategies")
+    ran.click("#score")
+    heat = "#figure-crossed .js-plotly-plot"
+    ran.wait_for_selector(f"{heat} .main-svg", timeout=60_000)
+    scored = []
+    for trace in traces:
+        prefix = [token.id for token in trace.prefix]
+        text, choices = trace.sequences[0].token_ids, [*CHOICES, CHOICES[0]]
+        scored += lab.score(PROMPT, text, choices, prefix=prefix, **SHARED)
+    info = _info(scored)
+    shown = ran.eval_on_selector(heat, "plot => plot.data[0].text")
+    numbers = [[cell.mean for cell in row if cell] for row in info.cells]
+    for words, row in zip(shown, numbers, strict=True):
+        told = [float(word.split("</b>")[0].removeprefix("<b>")) for word in words if word]
+        assert told == pytest.approx([mean for mean in row if mean is not None], abs=0.006)

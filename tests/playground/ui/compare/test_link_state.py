@@ -1,0 +1,90 @@
+"""The state in a link: it comes back as it was, and a strange one is refused."""
+
+import base64
+import json
+import zlib
+
+import gradio as gr
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import PlaygroundError
+from playground.ui.compare.card_state import Deck
+from playground.ui.compare.link_state import LARGEST, State, decode, encode
+from playground.ui.shared.controls import fitting
+
+shown = st.one_of(st.text(), st.integers(-(10**6), 10**6), st.booleans())
+
+
+@given(
+    st.builds(
+        State,
+        model=st.text(),
+        prompt=st.text(),
+        chat=st.booleans(),
+        shared=st.dictionaries(st.sampled_from(["seed", "stop_strings"]), shown),
+        cards=st.lists(
+            st.tuples(
+                st.sampled_from(["greedy", "sample"]),
+                st.dictionaries(st.sampled_from(["seed", "repetition_penalty"]), shown),
+            )
+        ).map(tuple),
+        race=st.dictionaries(st.text(), shown | st.lists(shown)),
+    )
+)
+def test_a_state_comes_back_as_it_was(state):
+    assert decode(encode(state)) == state
+
+
+def test_a_link_has_only_characters_that_an_address_may_have():
+    text = encode(State("smollm2", "Was ist das? ☃ ${1} <b>" * 50))
+    assert text.isascii() and not set(text) & set("#&=+/?% ")
+    assert len(text) < 200
+
+
+def test_the_state_of_a_form_leaves_out_what_is_empty():
+    deck = Deck().deal((("sample", {"top_p": 0.9, "min_p": None, "top_k": ""}),))
+    state = State.of("smollm2", "p", False, {"seed": 0, "stop_strings": ""}, deck, {})
+    assert state.shared == {"seed": 0}
+    assert state.cards == (("sample", {"top_p": 0.9}),)
+
+
+def packed(data):
+    return base64.urlsafe_b64encode(zlib.compress(json.dumps(data).encode())).decode().rstrip("=")
+
+
+WHOLE = {"version": 1, "model": "m", "prompt": "p", "chat": False, "shared": {}, "cards": []}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "ü",
+        "a" * 1000,
+        packed([]),
+        packed({**WHOLE, "version": 2}),
+        packed({**WHOLE, "prompt": 3}),
+        packed({**WHOLE, "cards": [["no such strategy", {}]]}),
+        packed({**WHOLE, "cards": [["greedy", {"no such setting": 1}]]}),
+        packed({**WHOLE, "cards": [[["greedy"], {}]]}),
+        packed({**WHOLE, "shared": {"seed": {"a": 1}}}),
+        packed({**WHOLE, "race": [1]}),
+        packed({**WHOLE, "prompt": "x" * (LARGEST + 1)}),  # unfolds to more than is read
+    ],
+)
+def test_a_strange_link_is_refused_in_words(text):
+    with pytest.raises(PlaygroundError, match="this link cannot be read"):
+        decode(text)
+
+
+def test_a_link_that_was_made_before_there_were_races_is_read():
+    assert decode(packed(WHOLE)) == State("m", "p")
+
+
+@pytest.mark.parametrize(("value", "shows"), [(5, 5), (500, 100), (-1, 1), ("many", 48)])
+def test_a_link_from_a_server_with_other_limits_fits_the_field(value, shows):
+    assert fitting(gr.Slider(1, 100), value, 48) == shows
+    assert fitting(gr.Textbox(), value, 48) == value

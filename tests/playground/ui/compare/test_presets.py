@@ -1,0 +1,180 @@
+"""Every preset makes its point: its comparison is run, and what its sentence says is measured."""
+
+import math
+import re
+
+import pytest
+
+from engine.settings import Limits, check
+from engine.watermark.detector import detect
+from playground.metrics import figures
+from playground.ui.compare.card_state import Deck
+from playground.ui.compare.cards import asked
+from playground.ui.compare.presets import COLOURS, FIRST, PRESETS, TABS
+from strategies import find
+
+NAMED = {preset.title: preset for preset in PRESETS}
+EVERY = pytest.mark.parametrize("preset", PRESETS, ids=list(NAMED))
+
+
+@pytest.fixture
+def run(embedded):
+    """Runs a preset as the page would."""
+
+    def run(title):
+        preset = NAMED[title]
+        prompt = [{"role": "user", "content": preset.prompt}] if preset.chat else preset.prompt
+        choices = asked(Deck().deal(preset.cards), embedded)
+        shared = {"max_new_tokens": preset.max_new_tokens, "seed": preset.seed, **preset.shared}
+        traces = embedded.compare(prompt, choices, **shared)
+        assert [trace.error for trace in traces] == [None] * len(choices)
+        return traces
+
+    return run
+
+
+def path(trace):
+    return [trace.steps[id] for id in trace.sequences[0].steps]
+
+
+def common(texts):
+    """How many tokens some sequences begin with in common."""
+    places = zip(*(text.token_ids for text in texts), strict=False)
+    same = [len(set(tokens)) == 1 for tokens in places]
+    return [*same, False].index(False)
+
+
+def test_there_are_many_and_each_has_its_test():
+    assert len(PRESETS) >= 10 and PRESETS[0] is FIRST
+    assert len(NAMED) == len({preset.point[:30] for preset in PRESETS}) == len(PRESETS)
+    for title in NAMED:
+        assert f"test_{'_'.join(re.findall('[a-z]+', title.lower()))}" in globals()
+
+
+@EVERY
+def test_it_asks_for_what_there_is(embedded, preset):
+    assert preset.colour in COLOURS and preset.tab in TABS
+    assert len(preset.cards) <= Limits().strategies
+    deck = Deck().deal(preset.cards)
+    hash(deck)  # Gradio watches it
+    for (id, given), (_, values) in zip(asked(deck, embedded), preset.cards, strict=True):
+        check(given, find(id).settings, Limits(), id)
+        assert given.keys() <= values.keys()
+
+
+def test_the_likeliest_text_repeats_itself(run):
+    greedy, beams, drawn = map(figures, run("The likeliest text repeats itself"))
+    assert min(greedy.repetition, beams.repetition) > 0.35
+    assert drawn.repetition < 0.15
+
+
+def test_temperature_is_not_creativity(run):
+    surprise = [figures(trace).perplexity for trace in run("Temperature is not creativity")]
+    assert surprise == sorted(surprise)
+    assert surprise[0] < 4 and surprise[-1] > 1000
+
+
+def test_hot_but_min_p_keeps_its_head(run):
+    traces = run("Hot, but min-p keeps its head")
+    _, top_p, min_p = ([step.distribution.kept for step in path(trace)] for trace in traces)
+    assert max(top_p) > 1000 and max(min_p) < 200
+    _, top_p, min_p = (figures(trace).perplexity for trace in traces)
+    assert min_p < 50 < 1000 < top_p
+
+
+def test_same_seed_one_knob(run):
+    wide, narrow = run("Same seed, one knob")
+    parted = common([wide.sequences[0], narrow.sequences[0]])
+    assert 8 <= parted < len(wide.sequences[0].token_ids)
+    # What parted them was cut there by the one that kept fewer.
+    taken, cut = path(wide)[parted].token, path(narrow)[parted].distribution
+    [candidate] = [item for item in cut.candidates if item.token == taken]
+    assert candidate.raw > 0 and candidate.final == 0
+
+
+def test_sure_and_unsure(run):
+    greedy, drawn = run("Sure and unsure")
+    parted = common([greedy.sequences[0], drawn.sequences[0]])
+    assert "Thursday, Friday, Saturday, Sunday" in greedy.text and "Sunday" in drawn.text
+    entropies = [step.distribution.raw_entropy for step in path(greedy)]
+    before, after = entropies[:parted], entropies[parted:]
+    assert parted >= 7
+    assert math.fsum(before) / len(before) < 0.7 < 2 < math.fsum(after) / len(after)
+
+
+def test_a_fact_survives_the_draw(run):
+    greedy, drawn = run("A fact survives the draw")
+    texts = [sequence.text for sequence in drawn.sequences]
+    assert all("Paris" in text for text in (greedy.text, *texts))
+    assert len(set(texts)) >= 3
+
+
+def test_beams_look_ahead(run):
+    greedy, beams = run("Beams look ahead")
+    assert "scattering" in beams.text and "scattering" not in greedy.text
+    assert figures(beams).mean_log_probability > figures(greedy).mean_log_probability
+
+
+def test_beams_unlike_each_other(run):
+    beams, diverse = run("Beams unlike each other")
+    assert common(beams.sequences[:3]) >= 15
+    assert len({sequence.token_ids[0] for sequence in diverse.sequences}) >= 3
+    scores = [[sequence.score for sequence in trace.sequences] for trace in (beams, diverse)]
+    assert all(free > apart for free, apart in zip(*scores, strict=True))
+
+
+def test_force_a_word_into_the_text(run):
+    free, forced = run("Force a word into the text")
+    assert "dolphins" in forced.text and "dolphins" not in free.text
+    assert "dolphins" not in forced.text[-12:]  # not merely hung on at the end
+    assert figures(forced).mean_log_probability < figures(free).mean_log_probability
+
+
+def test_out_of_the_circle(run):
+    greedy, contrastive = map(figures, run("Out of the circle"))
+    assert greedy.repetition > 0.3 and contrastive.repetition == 0.0
+
+
+def test_a_penalty_cannot_count(run):
+    free, some, much = run("A penalty cannot count")
+    assert free.text.startswith(" 3, 4, 5, 1, 2, 3, 4, 5")
+    assert some.text.startswith(" 3") and "4" not in some.text
+    assert not much.text.startswith(" 3")
+    repeated = [figures(trace).repetition for trace in (free, some, much)]
+    assert repeated[0] > 0.3 and repeated[1:] == [0.0, 0.0]
+
+
+def test_layers_that_disagree(run):
+    greedy, dola = run("Layers that disagree")
+    assert greedy.text.startswith(" Au") and dola.text.startswith(" Au")
+    assert "atomic mass" in dola.text and "atomic mass" not in greedy.text
+    assert figures(greedy).first_share == 1.0 and figures(dola).first_share < 0.7
+
+
+def test_drafts_that_pay(run):
+    greedy, lookup, drafted = run("Drafts that pay")
+    assert greedy.text == lookup.text == drafted.text
+    passes = [figures(trace).forward_passes for trace in (greedy, lookup, drafted)]
+    assert passes[0] > passes[1] > passes[2] and passes[2] < 0.6 * passes[0]
+    assert figures(lookup).accepted > 0 and figures(drafted).accepted > 0
+
+
+def test_a_watermark_you_cannot_see(embedded, run):
+    marked, plain = run("A watermark you cannot see")
+    assert figures(marked).green_share > 0.5
+    fields = {"greenlist_ratio": 0.25, "scheme": "lefthash"}
+    one, two = (
+        detect(embedded.model, trace.sequences[0].token_ids, **fields) for trace in (marked, plain)
+    )
+    assert one.verdict == "marked" and one.z_score > 5
+    assert two.verdict == "not marked" and two.green_fraction < 0.35
+
+
+def test_a_tournament_leaves_a_trace(embedded, run):
+    marked, plain = run("A tournament leaves a trace")
+    one, two = (
+        detect(embedded.model, trace.sequences[0].token_ids, scheme="synthid")
+        for trace in (marked, plain)
+    )
+    assert one.verdict == "marked" and one.z_score > 5
+    assert two.verdict == "not marked"

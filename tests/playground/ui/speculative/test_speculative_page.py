@@ -1,0 +1,336 @@
+"""The tab Speculative in a real browser: what it shows is what the runs did."""
+
+import json
+import re
+import threading
+
+import gradio as gr
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from engine.settings import Limits
+from engine.trace import Update
+from engine.trace.rounds import rounds
+from playground import Playground
+from playground.speculation.accounting import ledger
+from playground.speculation.drafters import PLAIN, Entrant, entrants
+from playground.speculation.race import Lane, News, Race, race
+from playground.ui.speculative import form, markup
+from playground.ui.speculative.lanes import Screen
+from playground.ui.speculative.race import Track
+from tests.conftest import step
+from tests.playground.ui.browsing import opened, ready, said, tab, wait
+
+LOOKUP = "Prompt lookup"
+TOKENS = 12
+EVIL = '<img src=x onerror="window.evil = 1">'
+PROMPT = f"A page: {EVIL}<p>one</p>{EVIL}<p>two</p>{EVIL}<p>"
+SLOW = 120_000  # milliseconds that a busy machine may take
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+@pytest.fixture(scope="module")
+def page(browser, address):
+    with opened(browser, address) as page:
+        page.set_default_timeout(60_000)
+        page.emulate_media(reduced_motion="reduce")
+        ready(page)
+        tab(page, "Speculative")
+        yield page
+
+
+@pytest.fixture(scope="module")
+def traces(lab):
+    """The runs that the page is held against."""
+    runs = ["greedy", ("prompt_lookup", {"prompt_lookup_num_tokens": 8})]
+    return [lab.compare(PROMPT, [run], max_new_tokens=TOKENS)[0] for run in runs]
+
+
+@pytest.fixture(scope="module")
+def raced(page):
+    """The page after a race of plain decoding and prompt lookup."""
+    page.get_by_role("checkbox", name=LOOKUP).wait_for()
+    for box in page.locator("#spec-drafters input").all():
+        box.set_checked(box.get_attribute("name") == LOOKUP)
+    page.fill("#spec-prompt textarea", PROMPT)
+    fill(page, "spec-tokens", TOKENS)
+    page.click("#spec-race")
+    page.wait_for_selector("#spec-results table", timeout=SLOW)
+    idle(page, "#spec-race")
+    return page
+
+
+def fill(page, id, value):
+    page.fill(f"#{id} input >> nth=0", str(value))
+    page.keyboard.press("Tab")
+
+
+def idle(page, button):
+    page.wait_for_selector(f"{button}:not([disabled])", timeout=SLOW)
+
+
+def section(page, name):
+    page.get_by_role("tab", name=name).click()
+
+
+def rows(page, place):
+    table = page.locator("#spec-results table").nth(place)
+    return {
+        row.locator("th").inner_text(): row.locator("td").all_inner_texts()
+        for row in table.locator("tbody tr").all()
+    }
+
+
+def tokens(page, lane, fates):
+    names = ", ".join(f".tok.{fate}" for fate in fates)
+    found = page.locator("#spec-lanes .lane").nth(lane).locator(".text").locator(names)
+    return found.evaluate_all("all => all.map(token => token.textContent)")
+
+
+def test_an_empty_tab_says_what_will_be_there_and_what_is_missing(page):
+    assert "Press Race" in page.inner_text("#spec-lanes .say")
+    assert "After a race" in page.inner_text("#spec-results")
+    page.fill("#spec-prompt textarea", " ")
+    page.click("#spec-race")
+    said(page, "there is no prompt")
+    idle(page, "#spec-race")
+    page.click("#spec-example-1")
+    wait(lambda: "Summarise" in page.input_value("#spec-prompt textarea"))
+    assert page.locator("#spec-kind").get_by_label("message to answer").is_checked()
+    page.click("#spec-above")
+    wait(lambda: page.input_value("#spec-prompt textarea") == page.input_value("#prompt textarea"))
+
+
+def test_a_race_shows_the_ledgers_of_its_runs(raced, traces):
+    speed, spent = rows(raced, 0), rows(raced, 1)
+    assert [*speed] == [*spent] == [PLAIN, LOOKUP]
+    for name, trace in zip(speed, traces, strict=True):
+        told = ledger(trace)
+        passes = [told.tokens, told.target_passes, told.passes_saved]
+        assert speed[name][3:6] == [str(count) for count in passes]
+        drafted = [told.drafted, told.accepted, told.rejected, told.ignored]
+        written = [told.tokens, told.accepted, told.resampled, told.bonus, told.plain]
+        assert spent[name][:4] == [str(count) for count in drafted]
+        assert spent[name][5:] == [*(str(count) for count in written), "yes"]
+    assert ledger(traces[1]).rejected and ledger(traces[1]).accepted, "the prompt shows both"
+    assert speed[LOOKUP][-1] == f"yes, all {TOKENS} tokens"
+    rate = float(speed[LOOKUP][0])
+    assert rate == pytest.approx(TOKENS / float(speed[LOOKUP][2].split()[0]), rel=0.05)
+
+
+def test_lanes_show_every_token_and_what_became_of_it(raced, traces):
+    kept = ("chosen", "accepted", "bonus", "resampled")
+    for lane, trace in enumerate(traces):
+        assert "".join(tokens(raced, lane, kept)) == trace.text
+        told = ledger(trace)
+        assert len(tokens(raced, lane, ["accepted"])) == told.accepted
+        assert len(tokens(raced, lane, ["rejected"])) == told.rejected
+        figures = raced.locator("#spec-lanes .lane").nth(lane)
+        assert figures.locator(".passes dd").inner_text() == str(told.target_passes)
+    assert raced.evaluate("window.evil") is None
+    assert raced.locator("#spec-lanes img").count() == 0
+    badges = raced.locator("#spec-lanes .badge").all_inner_texts()
+    assert sorted(re.match(r"1st|2nd", badge)[0] for badge in badges) == ["1st", "2nd"]
+
+
+def test_a_replay_has_all_lanes_on_one_clock(raced, traces):
+    clock = raced.locator("#spec-lanes .clock")
+    clock.evaluate("node => { node.value = 0; node.dispatchEvent(new Event('input')); }")
+    assert tokens(raced, 1, ["accepted", "rejected"]) == []
+    raced.click("#spec-lanes .play")  # by a tenth at a time, where less motion is asked for
+    end = float(clock.get_attribute("max"))
+    assert float(clock.input_value()) == pytest.approx(end / 10, rel=0.01)
+    for _ in range(9):
+        raced.click("#spec-lanes .play")
+    assert len(tokens(raced, 1, ["accepted"])) == ledger(traces[1]).accepted
+
+
+def test_the_same_text_is_proved_token_by_token(raced):
+    section(raced, "The same text?")
+    assert f"All {TOKENS} tokens are the same." in raced.inner_text("#spec-lossless")
+    assert raced.locator("#spec-lossless .spec-pairs .same").count() == TOKENS
+    assert raced.locator("#spec-lossless .differs").count() == 0
+    assert "The closest call was token" in raced.inner_text("#spec-lossless")
+    other = markup.pairs(("a", "b"), (["x", EVIL], ["x", " y", "z"]), 1)
+    assert other.count('class="differs"') == 1 and other.count('class="after"') == 1
+    assert "<img" not in other
+
+
+def test_figures_are_drawn_for_who_looks(raced):
+    section(raced, "Inside the rounds")
+    for name in ("timeline", "positions", "entropy", "theory"):
+        raced.wait_for_selector(f"#lab-speculative_{name} .main-svg >> nth=0")
+    assert not raced.is_visible("#lab-speculative_p_q"), "lookup has no q"
+    words = raced.inner_text("#spec-closer-words")
+    assert "best draft length" in words or "not drafting is best" in words
+    found = Axe().run(raced, context="#tabs", options={"runOnly": {"type": "tag", "values": RULES}})
+    broken = [each["id"] for each in found.response["violations"]]
+    assert broken == [], json.dumps(found.response["violations"])[:2000]
+
+
+def test_the_test_of_odds_and_the_grid_can_be_stopped(raced):
+    section(raced, "The same text?")
+    raced.click("#spec-odds-test-the-odds")
+    raced.wait_for_selector("#spec-odds-progress progress", timeout=SLOW)
+    raced.click("#spec-odds-stop")
+    raced.wait_for_selector("#spec-odds-progress >> text=says nothing", timeout=SLOW)
+    section(raced, "How far ahead?")
+    raced.click("#spec-sweep-drafter input")
+    raced.get_by_role("option", name=LOOKUP).click()
+    fill(raced, "spec-sweep-tokens", 4)
+    raced.click("#spec-sweep-measure-the-grid")
+    raced.wait_for_selector("#spec-sweep-progress >> text=/^[1-9]\\d* of 21 runs/", timeout=SLOW)
+    raced.click("#spec-sweep-stop")
+    raced.wait_for_selector("#spec-sweep-progress >> text=Fastest", timeout=SLOW)
+    raced.wait_for_selector("#spec-sweep-plot .main-svg >> nth=0")
+
+
+def test_a_race_can_be_stopped_and_keeps_what_there_was(raced):
+    fill(raced, "spec-tokens", 200)
+    raced.click("#spec-race")
+    raced.wait_for_selector("#spec-lanes .lane[data-state=running] .tok", timeout=SLOW)
+    raced.click("#spec-stop")
+    idle(raced, "#spec-race")
+    assert raced.inner_text("#spec-progress").startswith("Stopped")
+    assert "stopped" in raced.locator("#spec-lanes .badge").all_inner_texts()
+    raced.set_viewport_size({"width": 390, "height": 844})
+    assert raced.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+# Without a page
+
+
+def test_a_lane_has_the_times_of_its_run(lab):
+    entrants = (Entrant("Lookup", "prompt_lookup", {"prompt_lookup_num_tokens": 8}),)
+    screen, last = Screen(entrants, TOKENS), None
+    for news in race(lab, PROMPT, entrants, max_new_tokens=TOKENS):
+        screen.hear(news)
+        last = news.lane or last
+    [lane] = json.loads(screen.told())["lanes"]
+    assert lane["state"] == "done" and lane["ms"] == pytest.approx(1000 * last.seconds, abs=0.1)
+    kept = [token for token in lane["tokens"] if token[1] not in ("rejected", "ignored")]
+    assert [token[3] for token in kept] == pytest.approx(last.arrivals, abs=0.1)
+    assert all(came <= judged <= lane["ms"] for _, _, came, judged, _ in lane["tokens"])
+    assert len({token[4] for token in lane["tokens"]}) == len(rounds(last.trace))
+
+
+def test_of_a_tree_the_kept_branch_is_read_before_the_lost_ones():
+    steps = (
+        step(0, None, 1, " lost", "rejected", 0.1, round=1, verdict="rejected"),
+        step(1, None, 1, " kept", "accepted", 0.5, round=1, verdict="accepted"),
+        step(2, 0, 1, " deeper", "drafted", 0.1, round=1, verdict="ignored"),
+        step(3, 1, 1, " own", "resampled", 0.5, round=1, verdict="resampled"),
+    )
+    entrant = Entrant("Tree", "medusa")
+    screen = Screen((entrant,), 2)
+    screen.hear(News(0, entrant, 0.5, Update(0, steps, 3)))
+    [lane] = json.loads(screen.told())["lanes"]
+    assert [token[0] for token in lane["tokens"]] == [" kept", " lost", " deeper", " own"]
+    further = [
+        step(id, None, 1, "\n", "rejected", 0.1, round=1, verdict="rejected") for id in range(4, 24)
+    ]
+    screen.hear(News(0, entrant, 0.6, Update(0, tuple(further), 3)))
+    [lane] = json.loads(screen.told())["lanes"]
+    texts = [token[0] for token in lane["tokens"]]
+    assert texts == [" kept", " lost", " deeper", *["⏎"] * 6, " +14 ", " own"]
+    assert lane["tokens"][-2][5] == 14
+
+
+def test_an_entrant_that_cannot_run_says_why_in_its_lane():
+    entrant = Entrant("Nobody", "speculative", why_not="It has no draft.")
+    screen = Screen((entrant,), 4)
+    lane = Lane(entrant, error=entrant.why_not)
+    screen.hear(News(0, entrant, lane=lane))
+    screen.hear(News(0, entrant, result=Race((lane,))))
+    told = json.loads(screen.told())
+    assert told["over"] and told["lanes"][0]["state"] == "failed"
+    assert told["lanes"][0]["error"] == "It has no draft."
+
+
+def test_races_wait_for_each_other_and_whoever_gives_up_leaves():
+    track, stop, told = Track(), threading.Event(), []
+    assert track.enter(stop, told.append)
+    stop.set()
+    assert not track.enter(stop, told.append)
+    other = threading.Event()
+    waiting = threading.Thread(target=lambda: told.append(track.enter(other, told.append)))
+    waiting.start()
+    wait(lambda: told)
+    assert "one at a time" in told[0]
+    track.leave()
+    waiting.join(10)
+    assert told[1:] == [True]
+    track.leave()
+    assert list(track.turns(iter([1, 2]), other, told.append)) == [1, 2]
+
+
+def test_sliders_reach_the_strategies_that_have_such_settings_and_stay_within_limits(lab):
+    few = Playground(lab.model, limits=Limits(draft_tokens=3))
+    early = Entrant("Exit", "early_exit", {"num_assistant_tokens": 8})
+    told = form.told(few, early, length=0, threshold=0.6, layer=5)
+    assert told.settings == {
+        "num_assistant_tokens": 3,
+        "assistant_confidence_threshold": 0.6,
+        "assistant_early_exit": 5,
+    }
+    told = form.told(few, Entrant("Lookup", "prompt_lookup"), length=2, threshold=0.6, layer=5)
+    assert told.settings == {"prompt_lookup_num_tokens": 2}
+
+
+def test_words_about_early_exit_are_of_the_layers_it_leaves_the_model_behind(lab):
+    early = next(one for one in entrants(lab) if one.strategy == "early_exit")
+    four, five = (
+        form.told(lab, early, length=0, threshold=None, layer=layer).about for layer in (4, 5)
+    )
+    assert "first 2 layers" in early.about and "an exit that was trained" in early.about
+    assert "first 4 layers" in four and "an exit that was trained" in four
+    assert "first 5 layers" in five and "nobody trained" in five
+
+
+def test_a_link_brings_the_race_along(browser, address):
+    chosen = ["Early exit", "Prompt lookup"]
+    with opened(browser, address) as page:
+        ready(page)
+        tab(page, "Speculative")
+        page.get_by_role("checkbox", name=LOOKUP).wait_for()
+        for box in page.locator("#spec-drafters input").all():
+            box.set_checked(box.get_attribute("name") in chosen)
+        page.fill("#spec-prompt textarea", EVIL)
+        page.locator("#spec-kind").get_by_label("message to answer").check()
+        fill(page, "spec-tokens", TOKENS)
+        fill(page, "spec-layer", 4)
+        page.locator("#spec-sampling input").check()
+        page.wait_for_selector("#spec-temperature input >> nth=0")
+        fill(page, "spec-temperature", 0.7)
+        tab(page, "Take it with you")
+        page.click("#make-link")
+        field = "#link textarea, #link input"
+        page.wait_for_function("f => document.querySelector(f).value.includes('#s=')", arg=field)
+        link = page.input_value(field)[len(address) :]
+    with opened(browser, address, link) as page:
+        for _ in range(2):
+            ready(page)
+            page.locator("#spec-prompt").wait_for()  # its tab is the open one
+            wait(lambda: sorted(ticked(page)) == chosen)
+            assert page.input_value("#spec-prompt textarea") == EVIL
+            assert page.locator("#spec-kind").get_by_label("message to answer").is_checked()
+            shown = {"tokens": TOKENS, "layer": 4, "temperature": 0.7, "length": 0}
+            for name, value in shown.items():
+                assert float(page.input_value(f"#spec-{name} input >> nth=0")) == value
+            page.reload()
+
+
+def ticked(page):
+    return page.locator("#spec-drafters input:checked").evaluate_all("all => all.map(b => b.name)")
+
+
+def test_what_a_link_has_of_a_race_that_the_form_cannot_show_is_left_out():
+    with gr.Blocks():
+        drawn = form.draw(Limits(max_new_tokens=30))
+    strange = {"tokens": 10**9, "layer": "five", "kind": "<b>", "threshold": 2, "seed": True}
+    news = drawn.restored({**strange, "drafters": "all", "sampling": 1, "evil": {}})
+    assert news[drawn.tokens] == 30
+    assert news[drawn.wished] is None
+    for field in (drawn.layer, drawn.kind, drawn.threshold, drawn.seed, drawn.sampling):
+        assert news[field] == field.value
+    assert news.keys() == {*drawn.restorable}

@@ -1,0 +1,329 @@
+"""How the page survives trouble: reloads, lost connections, servers that go, models that fail."""
+
+import socket
+import threading
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from engine.settings import Limits
+from playground import Playground
+from playground.ui.compare.presets import FIRST
+from playground.ui.compare.results import Asked
+from playground.ui.compare.runs import Runs
+from tests.playground.ui.browsing import (
+    column,
+    forked,
+    length,
+    on_tab,
+    opened,
+    over,
+    ready,
+    running,
+    served,
+    states,
+    tab,
+    text_of,
+    visiting,
+    wait,
+)
+from tests.tiny import tiny
+
+LONG = 400
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("trouble")
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    """A server that keeps one comparison, and offers a model that is not there."""
+    models = f"stories15m,{folder / 'nothing'}"
+    options = ["--boards", "1", "--models", models, "--max-new-tokens", LONG]
+    with served(["app.py", "--port", "{port}", *options], folder / "log") as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser, address):
+    with opened(browser, address) as page:
+        ready(page)
+        length(page, 5)
+        yield page
+
+
+def texts(page):
+    return [text_of(page, index) for index in range(page.locator("#live .column").count())]
+
+
+def kept(page, prompt):
+    """Wait until the browser has kept the form with this prompt."""
+    state = "JSON.parse(sessionStorage.getItem('decoding-playground') ?? '{}').state"
+    before = page.evaluate(state)
+    page.fill("#prompt textarea", prompt)
+    page.wait_for_function(f"before => {state} && {state} !== before", arg=before)
+
+
+def shows(page, words):
+    page.wait_for_function(
+        "words => document.querySelector('#live .status')?.innerText.includes(words)", arg=words
+    )
+
+
+# Coming back
+
+
+def test_a_reload_brings_back_columns_colours_form_and_tab(page):
+    kept(page, "My garden has")
+    with running(page):
+        pass
+    page.select_option("#live-background", "surprisal")
+    tab(page, "Across strategies")
+    before = texts(page)
+    page.reload()
+    ready(page)
+    wait(lambda: texts(page) == before)
+    assert page.input_value("#prompt textarea") == "My garden has"
+    assert page.input_value("#shared-max_new_tokens input >> nth=0") == "5"
+    assert page.input_value("#live-background") == "surprisal"
+    on_tab(page, "Across strategies")
+    page.wait_for_selector("#table [role=gridcell]", state="attached")
+    forked(page, 0, 1, " also")
+    assert " also" in text_of(page, 1)
+
+
+def test_columns_the_server_has_forgotten_are_gone_and_the_form_is_not(browser, address, page):
+    kept(page, "A forgotten run")
+    with running(page):
+        pass
+    with opened(browser, address) as other:
+        ready(other)
+        length(other, 2)
+        with running(other):
+            pass
+    page.reload()
+    ready(page)
+    wait(lambda: page.input_value("#prompt textarea") == "A forgotten run")
+    assert texts(page) == []
+    with running(page):
+        pass
+    assert len(texts(page)) == 3
+
+
+def test_a_reload_in_the_middle_of_a_run_ends_it_and_keeps_what_it_wrote(page):
+    length(page, LONG)
+    page.click("#run")
+    page.wait_for_selector("#live .token >> nth=8")
+    page.reload()
+    ready(page)
+    wait(lambda: states(page) == ["stopped"] * 3)
+    assert 0 < column(page, 0).locator(".token").count() < LONG
+    shows(page, "What was written until then stays.")
+    length(page, 3)
+    with running(page):
+        pass
+    assert states(page) == ["done"] * 3
+
+
+def test_a_paused_run_is_ended_when_its_visitor_leaves(browser, address, page):
+    with opened(browser, address) as other:
+        ready(other)
+        length(other, LONG)
+        other.click("#step")
+        other.wait_for_selector("#live .token")
+        feed = other.evaluate("window.decodingPlayground.feed")
+    with over(page):
+        # Whoever has the board's name sees what became of it.
+        page.evaluate(
+            """feed => sessionStorage.setItem('decoding-playground', JSON.stringify({ feed }))""",
+            feed,
+        )
+        page.reload()
+    wait(lambda: states(page) == ["stopped"] * 3)
+
+
+# Lost connections
+
+
+class Cable:
+    """What runs between browser and server, and can be cut: a port of its own."""
+
+    def __init__(self, port):
+        self._port, self._ends, self._whole = port, set(), True
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._door.getsockname()[1]}/"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def cut(self):
+        self._whole = False
+        for end in list(self._ends):
+            self._close(end)
+
+    def mend(self):
+        self._whole = True
+
+    def close(self):
+        self.cut()
+        self._door.close()
+
+    def _serve(self):
+        while True:
+            try:
+                near, _ = self._door.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(("127.0.0.1", self._port))
+            except OSError:  # nobody is there yet
+                self._close(near)
+                continue
+            self._ends |= {near, far}
+            if not self._whole:
+                self._close(near)
+                self._close(far)
+                continue
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
+
+    def _carry(self, source, sink):
+        try:
+            while data := source.recv(65_536):
+                sink.sendall(data)
+        except OSError:
+            pass
+        self._close(source)
+        self._close(sink)
+
+    def _close(self, end):
+        self._ends.discard(end)
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()
+
+
+@contextmanager
+def wired(browser, address):
+    """A page whose cable can be cut; what the browser says about that is no complaint."""
+    cable = Cable(int(address.rsplit(":", 1)[1].strip("/")))
+    try:
+        with visiting(browser) as page:
+            page.goto(cable.address)
+            ready(page)
+            yield page, cable
+    finally:
+        cable.close()
+
+
+def test_a_run_whose_connection_is_lost_is_told_of_and_the_page_comes_back(browser, address):
+    with wired(browser, address) as (page, cable):
+        kept(page, "The connection was")
+        length(page, LONG)
+        page.click("#run")
+        page.wait_for_selector("#live .token >> nth=8")
+        cable.cut()
+        page.wait_for_selector(".toast-body >> text=Connection to the server was lost")
+        assert column(page, 0).locator(".token").count() > 0
+        cable.mend()
+        shows(page, "What was written until then stays.")
+        ready(page)
+        assert states(page) == ["stopped"] * 3
+        assert column(page, 0).locator(".token").count() > 0
+        assert page.input_value("#prompt textarea") == "The connection was"
+        length(page, 3)
+        with running(page):
+            pass
+        assert states(page) == ["done"] * 3
+
+
+def test_a_page_that_outlives_its_server_says_so_and_works_again_after_a_reload(browser, folder):
+    where = folder / "tiny"
+    tiny("llama").module.save_pretrained(where)
+    tiny("llama").tokenizer.save_pretrained(where)
+    command = ["app.py", "--port", "{port}", "--model", where]
+    with served(command, folder / "first") as address, wired(browser, address) as (page, cable):
+        kept(page, "Two servers")
+        length(page, 3)
+        with running(page):
+            pass
+        before = texts(page)
+        page.wait_for_timeout(2_500)  # until nothing is on its way
+        cable.cut()
+        with served(command, folder / "second") as other:
+            cable._port = int(other.rsplit(":", 1)[1].strip("/"))
+            cable.mend()
+            assert texts(page) == before  # nobody who only reads is disturbed
+            page.click("#run")
+            shows(page, "The server was started anew. Reload this page to go on")
+            assert texts(page) == before
+            page.reload()
+            ready(page)
+            wait(lambda: page.input_value("#prompt textarea") == "Two servers")
+            with running(page):
+                pass
+            assert texts(page) == before
+
+
+# A person who does not come back
+
+
+def test_a_paused_run_that_nobody_lets_go_on_is_ended_and_says_so():
+    lab = Playground(tiny("llama"))
+    runs = Runs(Limits(), patience=0.3)
+    asked = [Asked("hi", ("greedy", {}), {"max_new_tokens": 9}, ("greedy", ""))]
+    *_, last = runs.compare(lab, "me", lambda: asked, stepping=True)
+    assert "Stopped: nobody went on for" in last
+    [trace] = runs.board("me").traces
+    assert trace.stop.rule == "cancelled" and len(trace.steps) == 1
+    assert not runs.going("me")
+
+
+# Several models
+
+
+def choose_model(page, name):
+    """Choose a model and wait until it is there, or cannot be."""
+    page.click("#model input")
+    page.get_by_role("option", name=name).click()
+    page.wait_for_selector("#run[disabled]")
+
+
+def test_another_model_runs_the_same_cards_and_old_columns_keep_theirs(page, lab):
+    page.fill("#card-2-temperature input", "0.5")
+    with running(page):
+        pass
+    first = texts(page)
+    choose_model(page, "stories15m")
+    ready(page)
+    assert page.input_value("#card-2-temperature input") == "0.5"
+    assert texts(page) == first
+    forked(page, 0, 1, " really")
+    [plain] = lab.compare(FIRST.prompt, ["greedy"], max_new_tokens=5)
+    prefix = [*plain.sequences[0].token_ids[:1], *lab.speller.ids(" really")]
+    [fork] = lab.compare(FIRST.prompt, ["greedy"], prefix=prefix, max_new_tokens=5)
+    assert text_of(page, 1) == "".join(token.text for token in fork.prefix) + fork.text
+    with running(page):
+        pass
+    other = Playground("stories15m")
+    cards = [*FIRST.cards[:2], ("sample", {**FIRST.cards[2][1], "temperature": 0.5})]
+    traces = other.compare(FIRST.prompt, cards, max_new_tokens=5)
+    assert texts(page) == [trace.text for trace in traces]
+    choose_model(page, "smollm2")
+    ready(page)
+    with running(page):
+        pass
+    assert texts(page) == first
+
+
+def test_a_model_that_cannot_be_loaded_says_so_and_the_old_one_can_be_had_again(page):
+    choose_model(page, "nothing")
+    page.wait_for_selector("#loading >> text=could not be loaded: cannot find model")
+    page.wait_for_selector("#run[disabled]")
+    page.click("#model input")
+    page.get_by_role("option", name="smollm2").click()
+    page.wait_for_selector("#loading", state="hidden")
+    ready(page)
+    with running(page):
+        pass
+    assert states(page) == ["done"] * 3

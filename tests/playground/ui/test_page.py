@@ -1,0 +1,282 @@
+"""The real page on the embedded model, used as a person would use it."""
+
+import pytest
+
+from playground.ui.compare.presets import FIRST, PRESETS
+from tests.playground.ui.browsing import (
+    LIMITS,
+    column,
+    opened,
+    ready,
+    running,
+    said,
+    states,
+    text_of,
+    wait,
+)
+
+LONGEST = LIMITS["--max-new-tokens"]
+
+
+@pytest.fixture
+def page(browser, address):
+    with opened(browser, address) as page:
+        ready(page)
+        yield page
+
+
+@pytest.fixture(scope="module")
+def form(browser, address):
+    """A page that one test after another fills, each with all that it is about."""
+    with opened(browser, address, lasting=True) as page:
+        ready(page)
+        yield page
+
+
+@pytest.fixture(scope="module")
+def ran(browser, address):
+    """A page with a comparison of eight tokens that has ended, for tests that leave it there."""
+    with opened(browser, address, lasting=True) as page:
+        ready(page)
+        length(page, 8)
+        run(page)
+        yield page
+
+
+def length(page, tokens):
+    slide(page, "shared-max_new_tokens", tokens)
+
+
+def slide(page, id, value):
+    page.fill(f"#{id} input[type=number]", str(value))
+    page.keyboard.press("Tab")
+
+
+def run(page):
+    with running(page):
+        pass
+
+
+def test_tokens_appear_live_and_are_the_ones_the_lab_gives(form, lab):
+    page = form
+    length(page, 16)
+    seen = []
+    with running(page):
+        page.wait_for_selector("#live .token")
+        while "writing" in states(page):
+            seen.append(page.locator("#live .token").count())
+            page.wait_for_timeout(50)
+    traces = lab.compare(FIRST.prompt, FIRST.cards, max_new_tokens=16, seed=0)
+    assert [text_of(page, index) for index in range(3)] == [trace.text for trace in traces]
+    assert len(set(seen)) > 3, "the columns came as a whole"
+
+
+def test_a_column_says_what_it_cost_and_why_it_ended(ran, lab):
+    page = ran
+    [trace] = lab.compare(FIRST.prompt, ["greedy"], max_new_tokens=8)
+    figures = dict(
+        zip(
+            column(page, 0).locator(".figures dt").all_inner_texts(),
+            column(page, 0).locator(".figures dd").all_inner_texts(),
+            strict=True,
+        )
+    )
+    assert figures["tokens"] == "8"
+    assert figures["forward passes"] == str(trace.forward_passes)
+    assert float(figures["tokens/s"]) == pytest.approx(8 / float(figures["seconds"]), rel=0.1)
+    assert figures["ended"] == "length reached: 8 new tokens"
+
+
+def test_every_returned_beam_can_be_read_with_its_score(ran, lab):
+    page = ran
+    [trace] = lab.compare(FIRST.prompt, [FIRST.cards[1]], max_new_tokens=8)
+    choices = column(page, 1).locator(".sequences button")
+    assert choices.count() == len(trace.sequences) == 3
+    for index, sequence in enumerate(trace.sequences):
+        choices.nth(index).click()
+        wait(lambda text=sequence.text: text_of(page, 1) == text)
+        assert choices.nth(index).inner_text() == f"{index + 1}. {sequence.score:.4f}"
+
+
+def test_pointing_at_a_token_shows_what_else_the_model_considered(ran, lab):
+    page = ran
+    [trace] = lab.compare(FIRST.prompt, [FIRST.cards[2]], max_new_tokens=8, seed=0)
+    step = trace.steps[2]
+    column(page, 2).locator(".token").nth(2).hover()
+    card = page.locator("#live .candidates")
+    card.wait_for(state="visible")
+    assert f"rank {step.rank} in the model's own order" in card.inner_text()
+    assert f"{step.distribution.kept} tokens could have been chosen" in card.inner_text()
+    assert "processors: temperature → top_k → top_p" in card.inner_text()
+    chosen = card.locator(".chosen").inner_text()
+    assert step.token.text.strip() in chosen
+    assert "cut" in card.inner_text() or step.distribution.kept > 10
+    page.mouse.move(5, 5)
+    card.wait_for(state="hidden")
+
+
+def test_the_arrow_keys_walk_from_token_to_token_and_column_to_column(ran):
+    page = ran
+    assert page.locator('#live [tabindex="0"]').count() == 3  # one tab stop per column
+    column(page, 0).locator(".token").nth(0).focus()
+    card = page.locator("#live .candidates")
+
+    def focused():
+        return page.evaluate(
+            """() => {
+                const at = document.activeElement, all = [...at.parentNode.children];
+                return [Number(at.closest('.column').dataset.index), all.indexOf(at)];
+            }"""
+        )
+
+    for key, place in [
+        ("ArrowRight", [0, 1]),
+        ("ArrowRight", [0, 2]),
+        ("ArrowDown", [1, 2]),
+        ("ArrowLeft", [1, 1]),
+        ("End", [1, 7]),
+        ("ArrowUp", [0, 7]),
+        ("Home", [0, 0]),
+        ("ArrowLeft", [0, 0]),
+    ]:
+        page.keyboard.press(key)
+        wait(lambda place=place: focused() == place)
+        card.wait_for(state="visible")
+    page.keyboard.press("Escape")
+    card.wait_for(state="hidden")
+
+
+def test_stop_ends_the_run_and_leaves_what_was_written(form):
+    page = form
+    length(page, LONGEST)
+    page.wait_for_selector("#stop[disabled]")
+    with running(page):
+        page.wait_for_selector("#live .column[data-state=writing] .token")
+        page.wait_for_selector("#run[disabled]")
+        page.click("#stop")
+    assert "stopped" in states(page)
+    assert 0 < column(page, 0).locator(".token").count() < LONGEST
+    assert page.inner_text("#live .status") == "Stopped. What was written until then stays."
+    page.wait_for_selector("#stop[disabled]")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("#prompt textarea", "", "the prompt is empty"),
+        ("#card-2-temperature input", "0", "temperature is 0"),
+        ("#card-2-top_k input", "-3", "top_k is -3"),
+        ("#shared-stop_strings textarea", '["a', "stop_strings looks like JSON"),
+        ("#shared-eos_token_id textarea", "<b>no such token</b>", "<b>no such token</b>"),
+    ],
+)
+def test_bad_input_is_answered_with_a_message_and_loses_nothing(ran, field, value, words):
+    page = ran
+    before = [text_of(page, index) for index in range(3)]
+    if not page.locator(field).is_visible():
+        page.click("#shared button")
+    good = page.input_value(field)
+    page.fill(field, value)
+    page.keyboard.press("Tab")
+    run(page)
+    page.wait_for_selector(f"#live .status.error >> text={words}")
+    said(page, words)
+    assert [text_of(page, index) for index in range(3)] == before
+    assert page.input_value(field) == value
+    assert page.input_value("#shared-max_new_tokens input[type=number]") == "8"
+    page.fill(field, good)
+    page.keyboard.press("Tab")
+
+
+def test_code_of_ones_own_is_not_offered_unless_the_server_allows_it(form):
+    page = form
+    page.locator(".card").nth(0).get_by_role("combobox").first.click()
+    page.get_by_role("option", name="greedy").wait_for()
+    assert page.get_by_role("option", name="custom").count() == 0
+    page.keyboard.press("Escape")
+
+
+def test_a_message_is_answered_in_the_models_own_chat_format(form, lab):
+    page = form
+    page.fill("#prompt textarea", "Name three fruits.")
+    page.locator("#kind").get_by_label("message to answer").check()
+    length(page, 12)
+    run(page)
+    chat = [{"role": "user", "content": "Name three fruits."}]
+    [trace] = lab.compare(chat, ["greedy"], max_new_tokens=12)
+    assert text_of(page, 0) == trace.text
+
+
+def test_shared_settings_reach_every_run(page, lab):
+    page.click("#shared button")
+    page.fill("#shared-bad_words_ids textarea", "he, she")
+    page.fill("#shared-repetition_penalty input", "1.3")
+    page.fill("#shared-seed input", "7")
+    length(page, 12)
+    run(page)
+    shared = {"bad_words_ids": ["he", "she"], "repetition_penalty": 1.3, "seed": 7}
+    traces = lab.compare(FIRST.prompt, FIRST.cards, max_new_tokens=12, **shared)
+    assert [text_of(page, index) for index in range(3)] == [trace.text for trace in traces]
+
+
+def test_cards_keep_what_they_show_when_others_come_go_and_change(page, lab):
+    page.fill("#card-2-temperature input", "0.6")
+    slide(page, "card-1-num_beams", 3)
+    page.click("#add")
+    page.wait_for_selector(".card >> nth=3")
+    page.locator(".card").nth(0).get_by_text("Remove").click()
+    page.wait_for_selector(".card >> nth=3", state="detached")
+    page.locator(".card").nth(2).get_by_role("combobox").first.click()
+    page.get_by_role("option", name="greedy").click()
+    page.wait_for_selector("#card-3-temperature", state="detached")
+    assert page.input_value("#card-2-temperature input") == "0.6"
+    length(page, 6)
+    run(page)
+    choices = [
+        ("beam_search", {"num_beams": 3, "num_return_sequences": 3}),
+        ("sample", {"temperature": 0.6, "top_p": 0.95}),
+        "greedy",
+    ]
+    traces = lab.compare(FIRST.prompt, choices, max_new_tokens=6)
+    assert [text_of(page, index) for index in range(3)] == [trace.text for trace in traces]
+
+
+def test_more_cards_than_the_server_allows_are_not_added(form):
+    page = form
+    for count in range(4, 7):
+        page.click("#add")
+        page.wait_for_selector(f".card >> nth={count - 1}")
+    page.click("#add")
+    page.wait_for_selector("text=At most 6 strategies run side by side.")
+    assert page.locator(".card").count() == 6
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.title)
+def test_a_preset_fills_the_form(form, preset):
+    page = form
+    page.get_by_role("button", name=preset.title).click()
+    page.wait_for_selector(f"#point >> text={preset.point[:30]}")
+    wait(lambda: page.input_value("#prompt textarea") == preset.prompt)
+    names = [strategy.replace("_", " ") for strategy, _ in preset.cards]
+    pickers = page.locator(".card .card-head input")
+    wait(lambda: pickers.evaluate_all("all => all.map(picker => picker.value)") == names)
+
+
+# What every eye and every screen gets
+
+
+def test_a_phone_shows_the_columns_below_each_other_and_nothing_beside_the_screen(browser, address):
+    small = {"width": 390, "height": 844}
+    with opened(browser, address, viewport=small, has_touch=True) as page:
+        page.wait_for_selector(".card")
+        length(page, 10)
+        run(page)
+        column(page, 1).locator(".token").nth(3).tap()
+        page.locator("#live .candidates").wait_for(state="visible")
+        boxes = [column(page, index).bounding_box() for index in range(3)]
+        assert len({box["x"] for box in boxes}) == 1
+        assert boxes[0]["y"] < boxes[1]["y"] < boxes[2]["y"]
+        card = page.locator("#live .candidates").bounding_box()
+        assert card["x"] >= 0
+        assert card["x"] + card["width"] <= 390
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390

