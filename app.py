@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--models-kept", type=int, default=kept, help="models held in memory")
     flags.add_argument("--host", default=host, help="the address to listen on")
     flags.add_argument("--port", type=int, default=port, help="the port to listen on")
-    drafts = _default("drafts", ",".join([*EMBEDDED, *trained.names()]))
+    drafts = _default("drafts", ",".join([*EMBEDDED, *trained.draft_names()]))
     flags.add_argument("--drafts", default=drafts, help="draft models a run may name, with commas")
     flags.add_argument(
         "--allow-custom",

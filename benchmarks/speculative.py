@@ -121,7 +121,7 @@ def offered(lab: Playground, further: dict[str, Any]) -> dict[str, tuple[str, di
         drafters.append("speculative")
     if "medusa" in strategies.registered() and trained.heads(lab.model) is not None:
         drafters.append("medusa")
-    if is_intact(STORIES15M.home):
+    if is_intact(STORIES15M.folder):
         drafters.append("universal_speculative")
     ways: dict[str, tuple[str, dict[str, Any]]] = {PLAIN: (PLAIN, {})}
     for name in drafters:

@@ -85,7 +85,7 @@ def start(program: str, further: dict[str, str] | None = None) -> dict[str, floa
     environment = {**os.environ, **(further or {})}
     begun = time.time()
     said = subprocess.run(
-        [sys.executable, "-c", program + TELL, str(SMOLLM2.home)],
+        [sys.executable, "-c", program + TELL, str(SMOLLM2.folder)],
         cwd=HERE,
         env=environment,
         check=True,

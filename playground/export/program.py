@@ -85,7 +85,7 @@ class Program:
     def _load(self, name: str, model: str = "model", tokenizer: str = "tokenizer") -> Iterator[str]:
         path = Path(name).expanduser()
         files = path.is_dir() and any(path.glob("*.safetensors"))
-        ours = name in EMBEDDED or name in trained.names()
+        ours = name in EMBEDDED or name in trained.draft_names()
         if ours or path.suffix == ".gguf" or (path.is_dir() and not files):
             self._imports.add("engine.models.loading", "load")
             yield assigned("loaded", Call("load", (name,)))

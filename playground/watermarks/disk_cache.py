@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import transformers
 
-from engine.models.embedded import cache_home
+from engine.models.embedded import cache_folder
 from engine.models.model import Model
 
 _FORM = 1  # of what is kept: count it up when that changes its meaning
@@ -58,7 +58,7 @@ class Shelf:
 
 def usual_folder() -> Path:
     """Where calibrations are kept unless somebody says otherwise."""
-    return cache_home() / "calibrations"
+    return cache_folder() / "calibrations"
 
 
 def _identity(model: Model) -> dict[str, Any]:

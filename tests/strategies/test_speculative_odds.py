@@ -30,7 +30,7 @@ from transformers import (
     TopKLogitsWarper,
 )
 
-from engine.models.trained import KeptHead
+from engine.models.trained import ReducedVocabularyHead
 from engine.run import Pick
 from engine.trace import Stop
 from playground import Limits, Playground
@@ -82,7 +82,9 @@ def model(name: str) -> LlamaForCausalLM:
     if name == "adversarial":  # its mass is where the target has least
         module.lm_head.weight.data *= -1
     if name == "few":
-        module.lm_head = KeptHead(module.lm_head.weight.data, torch.tensor([6, 0, 3, 4]))
+        module.lm_head = ReducedVocabularyHead(
+            module.lm_head.weight.data, torch.tensor([6, 0, 3, 4])
+        )
     return module.eval()
 
 

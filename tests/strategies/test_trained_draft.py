@@ -51,8 +51,8 @@ def test_without_a_name_the_trained_draft_drafts(lab: Playground) -> None:
     )
     assert usual.settings == named.settings
     assert usual.settings["assistant_model"] == "tiny-draft"
-    assert usual.settings.items() >= trained.DRAFTING.items()
-    assert lab.defaults("speculative").items() >= trained.DRAFTING.items()
+    assert usual.settings.items() >= trained.DRAFT_DEFAULTS.items()
+    assert lab.defaults("speculative").items() >= trained.DRAFT_DEFAULTS.items()
     assert usual.draft_passes > 0 and fates(usual) == fates(named)
     for trace in (usual, named):
         assert trace.sequences[0].token_ids == greedy.sequences[0].token_ids
@@ -63,8 +63,8 @@ def test_without_a_number_the_trained_exit_drafts(lab: Playground) -> None:
     ways = [{"assistant_early_exit": 2}, {"trained_exit": True}, {"trained_exit": False}]
     sure = [("early_exit", {**SURE, **way}) for way in ways]
     greedy, usual, two, one, untrained = compare(lab, "greedy", "early_exit", *sure)
-    assert usual.settings.items() >= {"assistant_early_exit": 1, **trained.LEAVING}.items()
-    assert lab.defaults("early_exit").items() >= trained.LEAVING.items()
+    assert usual.settings.items() >= {"assistant_early_exit": 1, **trained.EXIT_DEFAULTS}.items()
+    assert lab.defaults("early_exit").items() >= trained.EXIT_DEFAULTS.items()
     for trace in (usual, one, two, untrained):
         assert trace.draft_passes > 0
         assert trace.sequences[0].token_ids == greedy.sequences[0].token_ids

