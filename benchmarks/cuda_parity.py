@@ -51,7 +51,7 @@ def main() -> None:
     model = random_model("cuda", torch.float32)
     lab = Playground(model)
     lab.compare(PROMPT, ["greedy"], max_new_tokens=1)
-    with mock.patch.object(engine.trie.pool, "quicken", return_value=False):
+    with mock.patch.object(engine.trie.pool, "quicken", return_value="switched off"):
         many = Playground(model)
         many.compare(PROMPT, ["greedy"], max_new_tokens=1)
         with mock.patch.object(engine.trie.pool, "recordable", return_value=False):

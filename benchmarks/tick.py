@@ -75,7 +75,7 @@ def main() -> None:
 
 def many(model: Any, ticks: int) -> list[dict[str, Any]]:
     """All shapes with layers as transformers has them."""
-    with mock.patch("engine.trie.pool.quicken", return_value=False):
+    with mock.patch("engine.trie.pool.quicken", return_value="switched off"):
         with mock.patch.object(torch._dynamo.config, "disable", True):  # nothing is compiled yet
             rows = table(model, True, ticks, "plain")
         Fused.of(model).begin()

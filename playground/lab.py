@@ -34,7 +34,7 @@ from engine.strategy import Decoding, Strategy
 from engine.trace import Trace, Update
 from engine.trace.recorder import Heading, Recorder
 from engine.trace.token_text import Speller
-from engine.trie.backends import Backends
+from engine.trie.backends import Backends, BackendStatus
 from engine.trie.node import Source
 from playground import generation_configs
 from playground.draft_models import DraftModels
@@ -130,6 +130,11 @@ class Playground:
         source, _ = self._source(begin, len(tokens))
         runs = [self._scoring(source, request, tokens) for request in requests]
         return _traces(loop.stream(runs, lambda: False))
+
+    @property
+    def backend_status(self) -> BackendStatus:
+        """How the model is run: on the trie or the plain backend, and with which accelerations."""
+        return self._backends.status
 
     def offered(self) -> dict[str, Strategy]:
         """The strategies that may be run here, by id."""

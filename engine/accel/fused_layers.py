@@ -105,14 +105,18 @@ class Quick(nn.Module):
         return expected
 
 
-def quicken(model: PreTrainedModel) -> bool:
-    """Have a model's layers run as blocks where they are of that kind; whether they do now."""
+def quicken(model: PreTrainedModel) -> str | None:
+    """Run a model's layers as blocks; returns the reason where they cannot be."""
     layers: list[Any] = [module for module in model.modules() if isinstance(module, Quick)]
     if layers:
-        return True
+        return None
     layers, steps = list(_layers(model)), _steps(model)
-    if steps is None or not layers or model.config._attn_implementation not in BOOLEAN_MASKS:
-        return False
+    if steps is None:
+        return "no fused layers for this device and dtype"
+    if not layers:
+        return f"{type(model).__name__} has layers of another structure"
+    if model.config._attn_implementation not in BOOLEAN_MASKS:
+        return f"attention is {model.config._attn_implementation}, not sdpa"
     kinds = [type(layer) for layer in layers]
     try:
         for layer, kind in zip(layers, kinds, strict=True):
@@ -120,13 +124,13 @@ def quicken(model: PreTrainedModel) -> bool:
             layer.__class__ = _quick(kind)  # type: ignore[arg-type]  # a class is hashable
         for visible in VISIBLE if steps is triton_layer else VISIBLE[:1]:
             _try(model, visible, Kernels.VERIFY)
-    except Exception as error:  # whatever a layer has that no other has
-        log.info("layers stay as they are: %s", error)
+    except Exception as error:  # a layer may differ in ways its structure does not show
+        log.warning("%s runs without fused layers: %s", type(model).__name__, error)
         for layer, kind in zip(layers, kinds, strict=True):
             layer.__class__ = kind
             vars(layer).pop("block", None)
-        return False
-    return True
+        return str(error)
+    return None
 
 
 def _steps(model: PreTrainedModel) -> Any:

@@ -49,6 +49,7 @@ class Graphs(Generic[T]):
         self._memory: Any = None  # what the recordings share: no two are played at the same time
         self._tries = TRIES if device.type == "cuda" else 0
         self._played = 0
+        self.failure: str | None = None  # why nothing more is recorded, if so
 
     @property
     def count(self) -> int:
@@ -114,6 +115,8 @@ class Graphs(Generic[T]):
         except Exception as error:  # whatever a model does that cannot be recorded
             log.warning("not recorded as a CUDA graph, but run step by step: %s", error)
             self._tries -= 1
+            if not self._tries:
+                self.failure = str(error)
             self.clear()
             return None
         self._recordings[shape] = _Recording(graph, read, result)

@@ -1,11 +1,8 @@
-"""The ways to read one model: by the trie where it allows that, by whole paths where not, and by
-its first layers alone.
-
-Knows which backend a text of some length may run on. Refuses to know who reads and why.
-"""
+"""The backends of one model: the trie, the plain backend, and the model's first layers alone."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 from transformers import PreTrainedModel
@@ -19,6 +16,22 @@ from engine.trie.pool import Pool
 from engine.trie.support import trie_length
 
 
+@dataclass(frozen=True)
+class BackendStatus:
+    """How a model is run, and what could not be used with the reason."""
+
+    backend: str  # "trie" or "plain"
+    reason: str | None  # why the trie is not used; None where it is
+    accelerations: tuple[str, ...]  # those in use, for example "fused layers"
+    fallbacks: tuple[str, ...]  # those that failed or do not apply, each with its reason
+
+    def __str__(self) -> str:
+        """One line, for a table or a tooltip."""
+        used = f" with {', '.join(self.accelerations)}" if self.accelerations else ""
+        missing = [self.reason, *self.fallbacks] if self.reason else self.fallbacks
+        return f"{self.backend} backend{used}" + (f" ({'; '.join(missing)})" if missing else "")
+
+
 class Backends:
     """The readers of one model, made when they are asked for and kept."""
 
@@ -28,10 +41,18 @@ class Backends:
         self._module = module
         self._positions = positions
         self._vocabulary = vocabulary  # how wide logits are to be, where not as the model has them
-        self.trie_length = trie_length(module)
+        self.trie_length, self._reason = trie_length(module)
         self._further: dict[tuple[Evaluator, int, Leaving | None], Evaluator] = {}
         if self.trie_length and recordable(module):
             _ = self._pool  # what a GPU has to prepare it prepares now: later somebody would wait
+
+    @property
+    def status(self) -> BackendStatus:
+        """The backend that runs texts of ordinary length, and the accelerations in use."""
+        if not self.trie_length:
+            return BackendStatus("plain", self._reason, (), ())
+        pool = self._pool
+        return BackendStatus("trie", None, tuple(pool.accelerations), tuple(pool.fallbacks))
 
     def whole(self, length: int) -> Evaluator:
         """The trie where the model allows it for a text this long, else the plain backend."""

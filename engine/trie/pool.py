@@ -50,7 +50,9 @@ class Pool:
         capacity = GRAPH_CAPACITY if recorded else CAPACITY
         self._slots = Slots(capacity, positions)
         self._plan = Plan(capacity)
-        few = quick and quicken(model)
+        not_fused = quicken(model) if quick else "switched off"
+        few = not_fused is None
+        self._not_fused = not_fused
         self._plan.kernels = Kernels.FUSED if few else Kernels.REFERENCE
         fused = None if few else Fused.of(model)  # in few kernels nothing is left to compile
         self._graphs = Graphs[Reading](device, fused) if recorded else None
@@ -65,6 +67,20 @@ class Pool:
         self._states = torch.empty(0)
         self._selects_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._bool_mask = model.config._attn_implementation in BOOLEAN_MASKS
+
+    @property
+    def accelerations(self) -> list[str]:
+        """The accelerations in use."""
+        graphs = self._graphs is not None and self._graphs.failure is None
+        return ["fused layers"] * (self._not_fused is None) + ["CUDA graphs"] * graphs
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """The accelerations that are not in use, each with its reason."""
+        found = [f"no fused layers: {self._not_fused}"] if self._not_fused else []
+        if self._graphs is not None and self._graphs.failure:
+            found.append(f"no CUDA graphs: {self._graphs.failure}")
+        return found
 
     @property
     def used(self) -> int:

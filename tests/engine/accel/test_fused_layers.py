@@ -67,7 +67,7 @@ def test_whoever_else_runs_the_model_runs_it_as_it_was(kind: str) -> None:
     model, ids = own(kind), torch.tensor([[5, 6, 7]])
     with torch.inference_mode():
         before = model(input_ids=ids).logits
-        assert quicken(model)
+        assert quicken(model) is None
         for cache in (None, DynamicCache()):
             after = model(input_ids=ids, past_key_values=cache).logits
             torch.testing.assert_close(after, before, rtol=0, atol=0)
@@ -79,7 +79,7 @@ def test_layers_that_do_not_agree_stay_as_they_are(
     steps.gate = lambda joined: torch_layer.gate(joined) * 1.2
     model = own("llama")
     with caplog.at_level(logging.INFO):
-        assert not quicken(model)
+        assert "is off by" in (quicken(model) or "")
     assert "is off by" in caplog.text
     assert not [layer for layer in model.modules() if isinstance(layer, Quick)]
 
@@ -92,15 +92,15 @@ def test_what_is_written_into_the_cache_is_compared_as_well(steps: SimpleNamespa
         return query
 
     steps.turn_and_write = forgetful
-    assert not quicken(own("llama"))
+    assert "is off by" in (quicken(own("llama")) or "")
 
 
 def test_two_pools_of_a_model_share_its_layers() -> None:
     model = own("llama")
-    assert quicken(model)
+    assert quicken(model) is None
     layers = [layer for layer in model.modules() if isinstance(layer, Quick)]
     known = [layer.block for layer in layers]
-    assert quicken(model) and [layer.block for layer in layers] == known
+    assert quicken(model) is None and [layer.block for layer in layers] == known
 
 
 @pytest.mark.parametrize("steps", ["as on a GPU"], indirect=True)

@@ -1,0 +1,35 @@
+"""The choice of a backend, and the status that reports it."""
+
+import logging
+
+import pytest
+
+from playground import Playground
+from tests.tiny import tiny
+
+
+def test_status_names_the_trie_and_its_accelerations() -> None:
+    status = Playground(tiny("llama")).backend_status
+    assert status.backend == "trie" and status.reason is None
+    assert "fused layers" in status.accelerations and not status.fallbacks
+    assert str(status).startswith("trie backend with ")
+
+
+def test_status_gives_the_reason_for_layers_that_are_not_fused() -> None:
+    status = Playground(tiny("gpt2")).backend_status
+    assert status.backend == "trie" and "fused layers" not in status.accelerations
+    assert any("no fused layers: GPT2LMHeadModel" in reason for reason in status.fallbacks)
+
+
+@pytest.mark.parametrize(
+    "kind, reason",
+    [("t5", "it is an encoder-decoder"), ("mamba", "its forward pass takes no position_ids")],
+)
+def test_the_plain_backend_is_logged_and_reported_with_its_reason(
+    kind: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        status = Playground(tiny(kind)).backend_status
+    assert status.backend == "plain" and status.reason == reason
+    assert f"runs on the plain backend: {reason}" in caplog.text
+    assert str(status) == f"plain backend ({reason})"
