@@ -22,7 +22,7 @@ REPEATED = 4  # tokens that must come again in the same order to count as a repe
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-class Words(NamedTuple):
+class MetricText(NamedTuple):
     """What people read about a figure."""
 
     name: str
@@ -31,11 +31,11 @@ class Words(NamedTuple):
 
 
 def _figure(name: str, help: str, unit: str = "") -> Any:
-    return field(metadata={"words": Words(name, unit, help)})
+    return field(metadata={"words": MetricText(name, unit, help)})
 
 
 @dataclass(frozen=True)
-class Figures:
+class RunMetrics:
     """One run in numbers. Those of a text are of the best sequence, new tokens only; None where
     there is nothing to tell."""
 
@@ -105,10 +105,12 @@ class Figures:
     detail: str = _figure("ended how", "What exactly that rule met.")
 
 
-WORDS: dict[str, Words] = {item.name: item.metadata["words"] for item in fields(Figures)}
+METRIC_TEXTS: dict[str, MetricText] = {
+    item.name: item.metadata["words"] for item in fields(RunMetrics)
+}
 
 
-def figures(trace: Trace) -> Figures:
+def run_metrics(trace: Trace) -> RunMetrics:
     """The figures of one run."""
     best = trace.sequences[0] if trace.sequences else None
     ids = best.token_ids if best else ()
@@ -117,7 +119,7 @@ def figures(trace: Trace) -> Figures:
     ranks = [step.rank for step in path if step.rank is not None]
     mean_log = _mean(logs)
     drafted, accepted = _drafted(trace)
-    return Figures(
+    return RunMetrics(
         tokens=len(ids),
         seconds=trace.seconds,
         tokens_per_second=len(ids) / trace.seconds if trace.seconds else None,
@@ -190,7 +192,7 @@ def _drafted(trace: Trace) -> tuple[int, int] | tuple[None, None]:
 
 def headline(trace: Trace) -> list[tuple[str, str, str]]:
     """The figures a person looks at first: name, value and help, those that there are."""
-    told = figures(trace)
+    told = run_metrics(trace)
     shown = {
         "tokens": _count(told.tokens),
         "seconds": f"{told.seconds:.2f}",
@@ -211,7 +213,7 @@ def headline(trace: Trace) -> list[tuple[str, str, str]]:
         "score": _decimal(told.score, 4),
     }
     return [
-        (WORDS[name].name, value, WORDS[name].help)
+        (METRIC_TEXTS[name].name, value, METRIC_TEXTS[name].help)
         for name, value in shown.items()
         if value is not None
     ]
@@ -238,7 +240,7 @@ def table(traces: Sequence[Trace], labels: Sequence[str]) -> list[dict[str, Any]
             "settings": json.dumps(trace.settings, ensure_ascii=False, default=str),
             "seed": trace.seed,
             "model": trace.model,
-            **vars(figures(trace)),
+            **vars(run_metrics(trace)),
             "error": trace.error,
             "text": trace.text,
         }

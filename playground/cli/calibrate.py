@@ -16,10 +16,10 @@ from engine.settings import Limits
 from engine.watermark import config
 from playground.cli import arguments
 from playground.lab import Playground
-from playground.watermarks.calibrate import Calibration, Progress, Spec, calibrate
+from playground.watermarks.calibrate import Calibration, CalibrationSpec, Progress, calibrate
 from playground.watermarks.calibration_result import AtLength, Cost
 from playground.watermarks.calibration_spec import check
-from playground.watermarks.roc import Operating, Rate
+from playground.watermarks.roc import OperatingPoint, Rate
 
 Number = TypeVar("Number", int, float)
 
@@ -35,7 +35,7 @@ def add_calibrate(commands: Any) -> argparse.ArgumentParser:
         "calibrate", help="measure what a watermark detector is worth", description=_WORDS
     )
     parser.set_defaults(command=run)
-    usual = Spec()
+    usual = CalibrationSpec()
     parser.add_argument("--scheme", default=usual.scheme, help=" or ".join(config.SCHEMES))
     whole = (
         ("texts", "marked texts"),
@@ -83,12 +83,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _spec(options: argparse.Namespace) -> Spec:
+def _spec(options: argparse.Namespace) -> CalibrationSpec:
     fields = dict(arguments.assignment(text) for text in options.set)
     biases = options.biases
     if biases is None:  # the usual ones, where the scheme has such a thing
         biases = "0,1,2,4" if "bias" in config.settings_for(options.scheme) else "0"
-    return Spec(
+    return CalibrationSpec(
         scheme=options.scheme,
         fields=fields,
         texts=options.texts,
@@ -151,7 +151,7 @@ def table(found: Calibration) -> Iterator[str]:
     yield from (_cost(told) for told in found.costs)
 
 
-def _operating(found: Calibration) -> tuple[Operating, ...]:
+def _operating(found: Calibration) -> tuple[OperatingPoint, ...]:
     return found.by_length[-1].operating
 
 

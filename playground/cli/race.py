@@ -15,7 +15,7 @@ from tqdm import tqdm
 from engine.settings import SHARED
 from playground.cli import arguments
 from playground.lab import Playground
-from playground.speculation.drafters import entrants
+from playground.speculation.drafters import all_drafters
 from playground.speculation.lossless import check
 from playground.speculation.race import Lane, Race, race
 
@@ -49,11 +49,11 @@ def run(options: argparse.Namespace) -> None:
         prompt = [{"role": "user", "content": prompt}]
     shared = dict(arguments.assignment(text) for text in options.set)
     shared |= {"max_new_tokens": options.max_new_tokens, "seed": options.seed}
-    running = entrants(lab, do_sample=options.sample)
+    running = all_drafters(lab, do_sample=options.sample)
     result = Race(())
     with tqdm(total=len(running), unit="drafter", disable=None, leave=False) as bar:
         for news in race(lab, prompt, running, **shared):
-            bar.set_description(news.entrant.name)
+            bar.set_description(news.drafter.name)
             bar.update(int(news.lane is not None))
             result = news.result or result
     if options.json:
@@ -65,13 +65,13 @@ def run(options: argparse.Namespace) -> None:
 
 def row(result: Race, lane: Lane) -> dict[str, Any]:
     """What a lane came to, as JSON values."""
-    told = lane.ledger
-    named = {"name": lane.entrant.name, "strategy": lane.entrant.strategy}
+    told = lane.accounting
+    named = {"name": lane.drafter.name, "strategy": lane.drafter.strategy}
     if lane.error or lane.trace is None or told is None:
         return {**named, "error": lane.error}
     return {
         **named,
-        "settings": dict(lane.entrant.settings),
+        "settings": dict(lane.drafter.settings),
         "text": lane.trace.text,
         "tokens_per_second": lane.tokens_per_second,
         "speed_up": result.speed_up(lane),
@@ -99,12 +99,12 @@ def table(result: Race) -> str:
 
 
 def _cells(result: Race, lane: Lane) -> tuple[str, ...]:
-    told = lane.ledger
+    told = lane.accounting
     if lane.error or told is None:
-        return (lane.entrant.name, *("–" for _ in _COLUMNS[2:]), lane.error or "")
+        return (lane.drafter.name, *("–" for _ in _COLUMNS[2:]), lane.error or "")
     same = _same(result, lane)
     return (
-        lane.entrant.name,
+        lane.drafter.name,
         _number(lane.tokens_per_second, "{:.1f}"),
         _number(result.speed_up(lane), "{:.2f}×"),
         _number(told.compression, "{:.2f}"),
@@ -118,7 +118,7 @@ def _cells(result: Race, lane: Lane) -> tuple[str, ...]:
 def _same(result: Race, lane: Lane) -> bool | None:
     """Whether a greedy text is the one plain decoding wrote."""
     plain = result.plain
-    drawn = lane.entrant.settings.get("do_sample") or lane.entrant.strategy == "sample"
+    drawn = lane.drafter.settings.get("do_sample") or lane.drafter.strategy == "sample"
     if plain is None or plain.trace is None or lane is plain or lane.trace is None or drawn:
         return None
     return check(plain.trace, lane.trace).same

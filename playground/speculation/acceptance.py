@@ -16,11 +16,11 @@ from engine.prompt import Chat
 from engine.trace import Trace
 from engine.trace.rounds import Drafted, Share, rounds
 from playground.lab import Playground
-from playground.speculation.drafters import Entrant
+from playground.speculation.drafters import Drafter
 from playground.speculation.race import Lane, Stop, race
 
 ENTROPIES = (0.5, 1.0, 2.0, 3.0)  # nats, where bins end
-SURENESS = (0.2, 0.4, 0.6, 0.8)  # q, where bins end
+CONFIDENCES = (0.2, 0.4, 0.6, 0.8)  # q, where bins end
 TEMPERATURES = (0.3, 0.6, 1.0, 1.5)
 
 
@@ -60,7 +60,7 @@ def by_entropy(traces: Sequence[Trace], ends: Sequence[float] = ENTROPIES) -> tu
     return _binned(judged(traces), lambda one: one.entropy, ends)
 
 
-def by_sureness(traces: Sequence[Trace], ends: Sequence[float] = SURENESS) -> tuple[Bin, ...]:
+def by_confidence(traces: Sequence[Trace], ends: Sequence[float] = CONFIDENCES) -> tuple[Bin, ...]:
     """The same by how probable the drafter found them, where it says so."""
     return _binned(judged(traces), lambda one: one.q, ends)
 
@@ -74,7 +74,7 @@ def judged(traces: Sequence[Trace]) -> tuple[Drafted, ...]:
 def temperatures(
     lab: Playground,
     prompt: str | Chat,
-    entrant: Entrant,
+    drafter: Drafter,
     asked: Sequence[float] = TEMPERATURES,
     *,
     stop: Stop | None = None,
@@ -83,9 +83,9 @@ def temperatures(
     """Let a drafter draw at several temperatures, one run after the other."""
     found: list[AtTemperature] = []
     for temperature in asked:
-        settings = {**entrant.settings, "do_sample": True, "temperature": temperature}
+        settings = {**drafter.settings, "do_sample": True, "temperature": temperature}
         lane: Lane | None = None
-        one = replace(entrant, settings=settings)
+        one = replace(drafter, settings=settings)
         for news in race(lab, prompt, [one], stop=stop, **shared):
             lane = news.lane or lane
         if lane is None or lane.trace is None or lane.trace.stop.rule == "cancelled":
@@ -99,7 +99,7 @@ def _at(temperature: float, trace: Trace, lane: Lane) -> AtTemperature:
     decided = judged([trace])
     told = [one.entropy for one in decided if one.entropy is not None]
     share = Share(sum(one.verdict == "accepted" for one in decided), len(decided))
-    compression = lane.ledger.compression if lane.ledger else None
+    compression = lane.accounting.compression if lane.accounting else None
     return AtTemperature(temperature, share, compression, fmean(told) if told else None)
 
 

@@ -17,19 +17,14 @@ from engine.trace.rounds import (
     PLAIN,
     REJECTED,
     RESAMPLED,
-    Closing,
-    Drafted,
-    Round,
     Share,
     by_position,
     rounds,
 )
 
-__all__ = ["Closing", "Drafted", "Ledger", "Round", "Share", "ledger", "rounds"]
-
 
 @dataclass(frozen=True)
-class Ledger:
+class Accounting:
     """What a run drafted and what that came to.
 
     ``target_passes`` are those of the model itself, one for the prompt included, whether or not it
@@ -98,14 +93,14 @@ class Ledger:
         return not self.faults
 
 
-def ledger(trace: Trace) -> Ledger:
+def accounting(trace: Trace) -> Accounting:
     """The ledger of a run; of one that drafts nothing every token is plain."""
     told = rounds(trace)
     verdicts = [one.verdict for one in chain.from_iterable(each.drafted for each in told)]
     closings = [each.closing.kind for each in told if each.closing]
     returned = trace.sequences[0].steps if trace.sequences else ()
     unrounded = sum("round" not in trace.steps[id].notes for id in returned)
-    return Ledger(
+    return Accounting(
         rounds=len(told),
         drafted=len(verdicts),
         accepted=verdicts.count(ACCEPTED),

@@ -18,14 +18,14 @@ PLAIN = "Plain decoding"
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Drafter:
     """One who may race: a name for people, a strategy with its settings, and what drafts there;
     ``why_not`` is a sentence where this model or this server does not allow it."""
 
     name: str
     strategy: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    why_not: str | None = None
+    unavailable_reason: str | None = None
     about: str = ""
 
     @property
@@ -60,13 +60,13 @@ _OTHERS: tuple[_Drafter, ...] = (
 _NEED_TRAINING = ("medusa",)
 
 
-def entrants(
+def all_drafters(
     lab: Playground, *, do_sample: bool = False, shaping: Mapping[str, Any] | None = None
-) -> tuple[Entrant, ...]:
+) -> tuple[Drafter, ...]:
     """Everyone there is, plain decoding first. ``shaping`` are settings such as ``temperature``
     and ``top_k`` that all of them draw with; what is taken, not drawn, needs none."""
     shared = dict(shaping or {}) if do_sample else {}
-    plain = Entrant(
+    plain = Drafter(
         PLAIN,
         "sample" if do_sample else "greedy",
         shared,
@@ -76,7 +76,7 @@ def entrants(
     return (
         plain,
         *(
-            Entrant(
+            Drafter(
                 name,
                 id,
                 {**settings, **drawing},
@@ -106,29 +106,29 @@ def _first_layers(lab: Playground) -> _Drafter:
     """The model's first layers with an exit that was trained for them, or as they are."""
     usual = lab.defaults("early_exit").get("assistant_early_exit")
     if usual:
-        return "early_exit", "Early exit", {}, left_behind(lab, usual)
+        return "early_exit", "Early exit", {}, early_exit_description(lab, usual)
     about = "The first half of the model's layers drafts, though nobody trained it to."
     return "early_exit", "Early exit", {"num_assistant_tokens": 4}, about
 
 
-def left_behind(lab: Playground, layers: int) -> str:
+def early_exit_description(lab: Playground, layers: int) -> str:
     """Who drafts where the model is left behind so many layers."""
     if layers in trained.exit_layers(lab.model):
         return f"The model's first {layers} layers draft, and an exit that was trained for them."
     return f"The model's first {layers} layers draft, though nobody trained them to."
 
 
-def able(lab: Playground, **how: Any) -> tuple[Entrant, ...]:
+def available_drafters(lab: Playground, **how: Any) -> tuple[Drafter, ...]:
     """Those that nothing keeps from racing."""
-    return tuple(one for one in entrants(lab, **how) if one.why_not is None)
+    return tuple(one for one in all_drafters(lab, **how) if one.unavailable_reason is None)
 
 
-def plainly(lab: Playground, entrant: Entrant, *, do_sample: bool | None = None) -> Entrant:
+def plain_baseline(lab: Playground, drafter: Drafter, *, do_sample: bool | None = None) -> Drafter:
     """Plain decoding with what of a drafter's settings it takes as well, drawing as that does."""
-    drawn = entrant.settings.get("do_sample", False) if do_sample is None else do_sample
+    drawn = drafter.settings.get("do_sample", False) if do_sample is None else do_sample
     id = "sample" if drawn else "greedy"
     known = lab.offered()[id].own_settings
-    return Entrant(PLAIN, id, {n: value for n, value in entrant.settings.items() if n in known})
+    return Drafter(PLAIN, id, {n: value for n, value in drafter.settings.items() if n in known})
 
 
 def _why_not(lab: Playground, id: str) -> str | None:

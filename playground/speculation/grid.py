@@ -18,7 +18,7 @@ from engine.models import trained
 from engine.prompt import Chat
 from engine.settings import Limits
 from playground.lab import Playground
-from playground.speculation.drafters import Entrant, plainly
+from playground.speculation.drafters import Drafter, plain_baseline
 from playground.speculation.race import Lane, Race, Stop, race
 
 LENGTHS = (1, 2, 3, 4, 6, 8)
@@ -57,7 +57,7 @@ class Cell:
 class Sweep:
     """Every cell of a grid, and what plain decoding does on the same prompt."""
 
-    entrant: Entrant
+    drafter: Drafter
     axes: tuple[Axis, ...]
     cells: tuple[Cell, ...]
     plain: float | None  # tokens a second
@@ -105,7 +105,7 @@ def axes(lab: Playground, strategy: str, exits: Sequence[int] = ()) -> tuple[Axi
 def sweep(
     lab: Playground,
     prompt: str | Chat,
-    entrant: Entrant,
+    drafter: Drafter,
     grid: Sequence[Axis] | None = None,
     *,
     stop: Stop | None = None,
@@ -113,9 +113,12 @@ def sweep(
 ) -> Iterator[Progress]:
     """Run every cell of a grid, plain decoding first; setting ``stop`` ends it with the cells
     there are. The last word is ``over``."""
-    asked = axes(lab, entrant.strategy) if grid is None else tuple(grid)
-    if entrant.why_not or not asked:
-        why = entrant.why_not or f"{entrant.strategy} has no draft length or threshold to vary"
+    asked = axes(lab, drafter.strategy) if grid is None else tuple(grid)
+    if drafter.unavailable_reason or not asked:
+        why = (
+            drafter.unavailable_reason
+            or f"{drafter.strategy} has no draft length or threshold to vary"
+        )
         raise PlaygroundError(why)
     cells = list(product(*(axis.values for axis in asked)))
     tokens = len(cells) * int(shared.get("max_new_tokens", 48))
@@ -124,27 +127,27 @@ def sweep(
         raise PlaygroundError(
             f"{len(cells)} cells write {tokens} tokens; at most {most} are written in one go"
         )
-    return _sweep(lab, prompt, entrant, asked, cells, stop, shared)
+    return _sweep(lab, prompt, drafter, asked, cells, stop, shared)
 
 
 def _sweep(
     lab: Playground,
     prompt: str | Chat,
-    entrant: Entrant,
+    drafter: Drafter,
     grid: tuple[Axis, ...],
     cells: Sequence[tuple[Any, ...]],
     stop: Stop | None,
     shared: dict[str, Any],
 ) -> Iterator[Progress]:
-    usual = _alone(lab, prompt, plainly(lab, entrant), stop, shared)
-    told = Sweep(entrant, grid, (), usual.tokens_per_second if usual else None)
+    usual = _alone(lab, prompt, plain_baseline(lab, drafter), stop, shared)
+    told = Sweep(drafter, grid, (), usual.tokens_per_second if usual else None)
     yield Progress(0, len(cells), told)
     for values in cells:
         settings = dict(zip((axis.setting for axis in grid), values, strict=True))
         # The grid says how far to draft, so nothing else may.
         if "num_assistant_tokens" in settings:
             settings["num_assistant_tokens_schedule"] = "constant"
-        one = replace(entrant, settings={**entrant.settings, **settings})
+        one = replace(drafter, settings={**drafter.settings, **settings})
         lane = _alone(lab, prompt, one, stop, shared)
         if lane is None or (lane.trace and lane.trace.stop.rule == "cancelled"):
             break
@@ -154,16 +157,16 @@ def _sweep(
 
 
 def _alone(
-    lab: Playground, prompt: str | Chat, entrant: Entrant, stop: Stop | None, shared: dict[str, Any]
+    lab: Playground, prompt: str | Chat, drafter: Drafter, stop: Stop | None, shared: dict[str, Any]
 ) -> Lane | None:
     result: Race | None = None
-    for news in race(lab, prompt, [entrant], stop=stop, **shared):
+    for news in race(lab, prompt, [drafter], stop=stop, **shared):
         result = news.result or result
     return result.lanes[0] if result and result.lanes else None
 
 
 def _cell(values: tuple[Any, ...], lane: Lane) -> Cell:
-    told = lane.ledger if not lane.error else None
+    told = lane.accounting if not lane.error else None
     return Cell(
         values,
         lane.tokens_per_second,

@@ -21,8 +21,8 @@ from engine.run_control import RunControl
 from engine.trace import Trace, Update
 from engine.trace.rounds import arrivals, prompt_ms
 from playground.lab import Playground
-from playground.speculation.accounting import Ledger, ledger
-from playground.speculation.drafters import Entrant, able
+from playground.speculation.accounting import Accounting, accounting
+from playground.speculation.drafters import Drafter, available_drafters
 
 Stop = threading.Event | RunControl
 
@@ -34,7 +34,7 @@ class Lane:
     """One entrant's run. ``arrivals`` has the ms after the start at which each token was there;
     ``error`` says why an entrant has no run."""
 
-    entrant: Entrant
+    drafter: Drafter
     trace: Trace | None = None
     arrivals: tuple[float, ...] = ()
     prompt_ms: float = 0.0
@@ -51,9 +51,9 @@ class Lane:
         return len(self.arrivals) / self.seconds if self.seconds else None
 
     @property
-    def ledger(self) -> Ledger | None:
+    def accounting(self) -> Accounting | None:
         """What it drafted and what came of that."""
-        return ledger(self.trace) if self.trace else None
+        return accounting(self.trace) if self.trace else None
 
     def written(self, ms: float) -> int:
         """How many tokens it had so long after its start."""
@@ -69,7 +69,7 @@ class Race:
     @property
     def plain(self) -> Lane | None:
         """The run that drafts nothing, if it was in the race."""
-        return next((lane for lane in self.lanes if lane.entrant.plain and lane.trace), None)
+        return next((lane for lane in self.lanes if lane.drafter.plain and lane.trace), None)
 
     def speed_up(self, lane: Lane) -> float | None:
         """How many times as fast a lane was as plain decoding, in tokens a second."""
@@ -85,12 +85,12 @@ class Race:
 
 
 @dataclass(frozen=True)
-class News:
+class RaceUpdate:
     """What happened. ``seconds`` are since this entrant's start, 0 while it warms up; ``update`` is
     the engine's own; ``lane`` comes with an entrant's end, and ``result`` last of all."""
 
     place: int
-    entrant: Entrant
+    drafter: Drafter
     seconds: float = 0.0
     update: Update | None = None
     lane: Lane | None = None
@@ -100,18 +100,18 @@ class News:
 def race(
     lab: Playground,
     prompt: str | Chat,
-    entrants: Sequence[Entrant] | None = None,
+    all_drafters: Sequence[Drafter] | None = None,
     *,
     stop: Stop | None = None,
     **shared: Any,
-) -> Iterator[News]:
+) -> Iterator[RaceUpdate]:
     """Let entrants write, one after the other; all that can, where none are named.
 
     ``shared`` are settings of all of them, such as ``max_new_tokens`` and ``seed``. Setting
     ``stop`` ends the race within a tick: the result then has the lanes there were, the last one
     cut short. An entrant that cannot run has a lane that says why.
     """
-    running = able(lab) if entrants is None else tuple(entrants)
+    running = available_drafters(lab) if all_drafters is None else tuple(all_drafters)
     if not running:
         raise PlaygroundError("nobody is in the race; choose who runs")
     return _race(lab, prompt, running, stop, shared)
@@ -120,51 +120,51 @@ def race(
 def _race(
     lab: Playground,
     prompt: str | Chat,
-    running: Sequence[Entrant],
+    running: Sequence[Drafter],
     stop: Stop | None,
     shared: dict[str, Any],
-) -> Iterator[News]:
+) -> Iterator[RaceUpdate]:
     lanes: list[Lane] = []
-    for place, entrant in enumerate(running):
+    for place, drafter in enumerate(running):
         if stop is not None and stop.is_set():
             break
-        yield News(place, entrant)
-        lane = yield from _lane(lab, prompt, place, entrant, stop, shared)
+        yield RaceUpdate(place, drafter)
+        lane = yield from _lane(lab, prompt, place, drafter, stop, shared)
         lanes.append(lane)
-        yield News(place, entrant, lane.seconds, lane=lane)
+        yield RaceUpdate(place, drafter, lane.seconds, lane=lane)
     last = len(lanes) - 1
-    yield News(max(last, 0), running[max(last, 0)], result=Race(tuple(lanes)))
+    yield RaceUpdate(max(last, 0), running[max(last, 0)], result=Race(tuple(lanes)))
 
 
 def _lane(
     lab: Playground,
     prompt: str | Chat,
     place: int,
-    entrant: Entrant,
+    drafter: Drafter,
     stop: Stop | None,
     shared: dict[str, Any],
-) -> Generator[News, None, Lane]:
-    if entrant.why_not:
-        return Lane(entrant, error=entrant.why_not)
+) -> Generator[RaceUpdate, None, Lane]:
+    if drafter.unavailable_reason:
+        return Lane(drafter, error=drafter.unavailable_reason)
     try:
-        read = _warm(lab, prompt, entrant, stop, shared)
-        updates = lab.stream(prompt, [entrant.choice], stop=stop, **shared)
+        read = _warm(lab, prompt, drafter, stop, shared)
+        updates = lab.stream(prompt, [drafter.choice], stop=stop, **shared)
         since, trace = time.perf_counter(), None
         with closing(updates):  # type: ignore[type-var]  # a generator, told as an iterator
             for update in updates:
                 trace = update.trace
-                yield News(place, entrant, time.perf_counter() - since, update)
+                yield RaceUpdate(place, drafter, time.perf_counter() - since, update)
     except PlaygroundError as error:
-        return Lane(entrant, error=str(error))
+        return Lane(drafter, error=str(error))
     if trace is None or trace.error:
-        return Lane(entrant, trace, error=trace.error if trace else "it did not run")
-    return Lane(entrant, trace, arrivals(trace), read + prompt_ms(trace))
+        return Lane(drafter, trace, error=trace.error if trace else "it did not run")
+    return Lane(drafter, trace, arrivals(trace), read + prompt_ms(trace))
 
 
 def _warm(
     lab: Playground,
     prompt: str | Chat,
-    entrant: Entrant,
+    drafter: Drafter,
     stop: Stop | None,
     shared: dict[str, Any],
 ) -> float:
@@ -173,7 +173,7 @@ def _warm(
     few = {**shared, "max_new_tokens": min(WARM_UP, asked)}
     ended = [
         update.trace
-        for update in lab.stream(prompt, [entrant.choice], stop=stop, **few)
+        for update in lab.stream(prompt, [drafter.choice], stop=stop, **few)
         if update.trace
     ]
     return sum(prompt_ms(trace) for trace in ended)

@@ -17,7 +17,7 @@ from statistics import fmean
 from engine.errors import PlaygroundError
 from engine.trace import Trace
 from engine.trace.rounds import Round, arrivals, rounds
-from playground.speculation.accounting import ledger
+from playground.speculation.accounting import accounting
 
 LONGEST = 16  # drafted tokens that curves go up to
 
@@ -126,7 +126,7 @@ def costs(plain: Trace, drafted: Trace) -> Costs:
 
 def theory(plain: Trace, drafted: Trace, longest: int = LONGEST) -> Theory:
     """What theory says of a run with drafts, held against a plain one of the same prompt."""
-    measured, told = costs(plain, drafted), ledger(drafted)
+    measured, told = costs(plain, drafted), accounting(drafted)
     acceptance = told.acceptance or 0.0
     lengths = range(longest + 1)
     places = [[one.position for one in each.drafted] for each in rounds(drafted)]

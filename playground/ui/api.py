@@ -252,7 +252,7 @@ def _summary(trace: Trace) -> dict[str, Any]:
         "others": others,  # further texts of the same run, best first
         "stop": vars(trace.stop),
         "error": trace.error,
-        "figures": vars(metrics.figures(trace)),
+        "figures": vars(metrics.run_metrics(trace)),
     }
 
 

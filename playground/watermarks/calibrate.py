@@ -28,12 +28,12 @@ from playground.watermarks.calibration_result import (
     at_length,
     cost,
 )
-from playground.watermarks.calibration_spec import Spec, check
-from playground.watermarks.disk_cache import Shelf, usual_folder
+from playground.watermarks.calibration_spec import CalibrationSpec, check
+from playground.watermarks.disk_cache import DiskCache, default_folder
 from playground.watermarks.human_texts import Passage, edition, passages
 from playground.watermarks.text_generation import Order, Written, write
 
-__all__ = ["Calibration", "Progress", "Spec", "calibrate"]
+__all__ = ["Calibration", "CalibrationSpec", "Progress", "calibrate"]
 
 _HUMAN = "scoring human-written texts"
 _TOGETHER = 50  # texts whose green lists are drawn at once: common words' serve many of them
@@ -43,7 +43,7 @@ _WIDE = Limits(detect_characters=10**8, green_lists=10**8)
 
 def calibrate(
     lab: Playground,
-    spec: Spec | None = None,
+    spec: CalibrationSpec | None = None,
     *,
     stop: Stop | None = None,
     folder: Path | None = None,
@@ -54,9 +54,9 @@ def calibrate(
     Setting ``stop`` ends it within a tick, without one. ``folder`` is where texts and scores are
     kept, the user's cache folder where none is given; ``keep`` False keeps nothing.
     """
-    spec = spec or Spec()
+    spec = spec or CalibrationSpec()
     check(spec, lab.limits)
-    shelf = Shelf(lab.model, (folder or usual_folder()) if keep else None)
+    shelf = DiskCache(lab.model, (folder or default_folder()) if keep else None)
     return _Work(lab, spec, shelf, stop).run()
 
 
@@ -70,7 +70,9 @@ class _Scored(NamedTuple):
 class _Work:
     """One calibration under way."""
 
-    def __init__(self, lab: Playground, spec: Spec, shelf: Shelf, stop: Stop | None) -> None:
+    def __init__(
+        self, lab: Playground, spec: CalibrationSpec, shelf: DiskCache, stop: Stop | None
+    ) -> None:
         self._lab = lab
         self._spec = spec
         self._shelf = shelf
@@ -144,7 +146,7 @@ class _Work:
 
 
 def _sample(
-    spec: Spec, text: Written, bias: float | None, after: Sequence[float], as_text: float
+    spec: CalibrationSpec, text: Written, bias: float | None, after: Sequence[float], as_text: float
 ) -> Sample:
     scores = tuple(after[length - 1] for length in spec.at)
     return Sample(text.source, scores, bias, as_text, text.surprisal)
@@ -177,7 +179,7 @@ def _after(found: Detection, length: int) -> list[float]:
 
 def _result(
     model: str,
-    spec: Spec,
+    spec: CalibrationSpec,
     human: Sequence[Sample],
     groups: Sequence[Sequence[_Scored]],
     seconds: float,

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from playground.watermarks import roc as rates
-from playground.watermarks.roc import Corner, Operating, Rate
+from playground.watermarks.roc import OperatingPoint, Rate, RocPoint
 
 FALSE_ALARMS = (0.01, 0.001)  # the rates at which true positives are told
 POWERS = (0.5, 0.9, 0.99)  # the shares of marked texts whose needed length is told
@@ -42,7 +42,7 @@ class AtLength:
     found: Rate  # marked texts above the threshold
     false_alarms: Rate  # human ones above it
     auc: float
-    operating: tuple[Operating, ...]  # at each of the rates of false alarms
+    operating: tuple[OperatingPoint, ...]  # at each of the rates of false alarms
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Calibration:
     human_texts: int
     human_scores: int  # each text may be scored under several keys
     by_length: tuple[AtLength, ...]
-    roc: tuple[Corner, ...]  # at the greatest length
+    roc: tuple[RocPoint, ...]  # at the greatest length
     power: tuple[float, ...]  # share of marked texts found after 1, 2, 3 … tokens
     needed: tuple[Needed, ...]
     as_text: Rate  # marked texts found once they were decoded and encoded again

@@ -27,7 +27,7 @@ _BOUNDS = (
 
 
 @dataclass(frozen=True)
-class Spec:
+class CalibrationSpec:
     """What is to be measured.
 
     ``fields`` are the watermark's own, ``settings`` those of sampling. Each of ``biases`` is tried
@@ -87,7 +87,7 @@ def _shifted(value: Any, key: int) -> Any:
     return value - 7919 * key if value > 0 else value + 7919 * key  # away from the largest number
 
 
-def check(spec: Spec, limits: Limits) -> None:
+def check(spec: CalibrationSpec, limits: Limits) -> None:
     """Refuse what cannot be measured, in words."""
     marks.checked(spec.scheme, spec.fields)
     for bound in _BOUNDS:

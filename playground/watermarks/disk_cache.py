@@ -24,7 +24,7 @@ from engine.models.model import Model
 _FORM = 1  # of what is kept: count it up when that changes its meaning
 
 
-class Shelf:
+class DiskCache:
     """One model's results. Without a folder nothing is kept."""
 
     def __init__(self, model: Model, folder: Path | None) -> None:
@@ -56,7 +56,7 @@ class Shelf:
         return self._folder / f"{hashlib.sha256(told.encode()).hexdigest()[:32]}.json"
 
 
-def usual_folder() -> Path:
+def default_folder() -> Path:
     """Where calibrations are kept unless somebody says otherwise."""
     return cache_folder() / "calibrations"
 

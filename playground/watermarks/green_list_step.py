@@ -29,7 +29,7 @@ class Choice(NamedTuple):
     chosen: bool
 
 
-class Explained(NamedTuple):
+class GreenListStep(NamedTuple):
     """One step. ``share`` is what part of the vocabulary is green; the two others are what part of
     the captured probability is green."""
 
@@ -55,7 +55,7 @@ class Explained(NamedTuple):
         return sum(choice.before for choice in self.choices)
 
 
-def mark_of(settings: Mapping[str, Any]) -> marks.Config | None:
+def watermark_of(settings: Mapping[str, Any]) -> marks.Config | None:
     """The watermark a run was written with, if any; one that nobody can read is none."""
     try:
         return (
@@ -65,10 +65,10 @@ def mark_of(settings: Mapping[str, Any]) -> marks.Config | None:
         return None
 
 
-def explain(model: Model, trace: Trace, at: int) -> Explained:
+def explain(model: Model, trace: Trace, at: int) -> GreenListStep:
     """What the green list did at a place of the best text, counted from 0 with what stood before.
     A place that the run did not write is moved to the nearest one that it did."""
-    config = mark_of(trace.settings)
+    config = watermark_of(trace.settings)
     if not isinstance(config, WatermarkingConfig):
         raise PlaygroundError("this run has no green list; SynthID marks by other means")
     if not trace.sequences or not trace.sequences[0].steps:
@@ -90,7 +90,7 @@ def _explained(
     given: Distribution,
     before: tuple[int, ...],
     at: int,
-) -> Explained:
+) -> GreenListStep:
     stage = given.processors.index(GREEN_LIST)
     vocabulary = int(model.module.config.get_text_config().vocab_size)
     size = int(vocabulary * config.greenlist_ratio)
@@ -106,7 +106,7 @@ def _explained(
         )
         for candidate, green in zip(given.candidates, greens, strict=True)
     )
-    return Explained(at, size / vocabulary, config.bias, given.raw_entropy, tuple(choices))
+    return GreenListStep(at, size / vocabulary, config.bias, given.raw_entropy, tuple(choices))
 
 
 def _green(

@@ -29,7 +29,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Corner:
+class RocPoint:
     """A point of a ROC curve."""
 
     threshold: float
@@ -38,7 +38,7 @@ class Corner:
 
 
 @dataclass(frozen=True)
-class Operating:
+class OperatingPoint:
     """How many marked texts are found where few others are called marked.
 
     ``threshold`` is the lowest that keeps within the rate asked for among the texts there were;
@@ -78,17 +78,17 @@ def above(scores: Sequence[float], threshold: float) -> Rate:
     return rate(sum(score > threshold for score in scores), len(scores))
 
 
-def roc(null: Sequence[float], marked: Sequence[float]) -> tuple[Corner, ...]:
+def roc(null: Sequence[float], marked: Sequence[float]) -> tuple[RocPoint, ...]:
     """Both rates at every threshold that makes a difference, strictest first."""
     ordered = [sorted(scores) for scores in (null, marked)]
     thresholds = sorted({*null, *marked}, reverse=True)
     corners = [
-        Corner(
+        RocPoint(
             threshold, *(1 - bisect_right(scores, threshold) / len(scores) for scores in ordered)
         )
         for threshold in thresholds
     ]
-    return (*corners, Corner(min(thresholds) - 1, 1.0, 1.0))
+    return (*corners, RocPoint(min(thresholds) - 1, 1.0, 1.0))
 
 
 def auc(null: Sequence[float], marked: Sequence[float]) -> float:
@@ -103,13 +103,13 @@ def auc(null: Sequence[float], marked: Sequence[float]) -> float:
     )
 
 
-def operating(null: Sequence[float], marked: Sequence[float], asked: float) -> Operating:
+def operating(null: Sequence[float], marked: Sequence[float], asked: float) -> OperatingPoint:
     """How many marked texts are found at a rate of false alarms."""
     allowed = math.floor(
         asked * len(null) + 1e-9
     )  # texts without a mark that may lie above the threshold
     threshold = sorted(null, reverse=True)[allowed] if allowed < len(null) else min(null)
-    return Operating(
+    return OperatingPoint(
         asked, threshold, above(null, threshold), above(marked, threshold), allowed >= 1
     )
 

@@ -92,6 +92,6 @@ SYNTHID = {
 _UNKNOWN = "What this strategy does to a mark is not known here."
 
 
-def weakening(strategy: str, scheme: str) -> str:
+def watermark_effect(strategy: str, scheme: str) -> str:
     """What a strategy does to a mark of this scheme."""
     return (SYNTHID if scheme == "synthid" else GREEN).get(strategy, _UNKNOWN)

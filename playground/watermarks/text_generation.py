@@ -19,7 +19,7 @@ from engine.watermark.config import Config
 from playground.lab import Playground
 from playground.watermarks.attacks.registry import Stop, Stopped
 from playground.watermarks.calibration_result import Progress
-from playground.watermarks.disk_cache import Shelf
+from playground.watermarks.disk_cache import DiskCache
 from playground.watermarks.human_texts import edition, passages
 
 PROMPT_TOKENS = 20
@@ -58,7 +58,7 @@ class Order:
 
 
 def write(
-    lab: Playground, order: Order, stage: str, shelf: Shelf, stop: Stop | None
+    lab: Playground, order: Order, stage: str, shelf: DiskCache, stop: Stop | None
 ) -> Generator[Progress, None, list[Written]]:
     """Have texts written, those that are kept apart; tells how many tokens there are so far."""
     written: list[Written] = []

@@ -58,11 +58,11 @@ def test_bad_input_is_refused_in_words_and_leaves_nothing(name: str, lab: Playgr
     prompt, choices, shared, words = BAD[name]
     lab.compare("ok", ["greedy"], max_new_tokens=2)
     gc.collect()
-    before = lab._readers.trie.backend.used
+    before = lab._backends.trie.backend.used
     with pytest.raises(PlaygroundError, match=words):
         lab.compare(prompt, choices, **shared)
     gc.collect()
-    assert lab._readers.trie.backend.used <= before + 2  # at most a short prompt more is kept
+    assert lab._backends.trie.backend.used <= before + 2  # at most a short prompt more is kept
     assert lab.compare("ok", ["greedy"], max_new_tokens=2)[0].error is None
 
 

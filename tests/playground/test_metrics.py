@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import pytest
 
 from engine.trace import Sequence, Stop, Tick, Token
-from playground.metrics import WORDS, Figures, as_csv, figures, headline, table
+from playground.metrics import METRIC_TEXTS, RunMetrics, as_csv, headline, run_metrics, table
 from tests.conftest import EVIL
 
 
@@ -31,7 +31,7 @@ def noted(trace, notes):
 
 
 def test_a_chains_figures_are_those_computed_by_hand(greedy_trace):
-    told = figures(greedy_trace)
+    told = run_metrics(greedy_trace)
     probabilities = (0.8, 0.4, 0.05, 0.005, 0.95)
     mean = math.log(math.prod(probabilities)) / 5
     assert (told.tokens, told.captured) == (5, 5)
@@ -47,7 +47,7 @@ def test_a_chains_figures_are_those_computed_by_hand(greedy_trace):
 
 
 def test_of_beams_only_the_best_text_counts(beam_trace):
-    told = figures(beam_trace)
+    told = run_metrics(beam_trace)
     assert told.tokens == 3 and told.score == -0.32
     assert told.perplexity == pytest.approx((0.6 * 0.95 * 0.72) ** (-1 / 3))
     assert told.forward_passes == 10  # but the whole search is paid for
@@ -56,7 +56,7 @@ def test_of_beams_only_the_best_text_counts(beam_trace):
 def test_ranks_are_averaged_and_first_choices_counted(greedy_trace):
     ranks = (1, 4, 1, 7, 2)
     steps = [replace(step, rank=rank) for step, rank in zip(greedy_trace.steps, ranks, strict=True)]
-    told = figures(replace(greedy_trace, steps=tuple(steps)))
+    told = run_metrics(replace(greedy_trace, steps=tuple(steps)))
     assert (told.mean_rank, told.first_share) == (3.0, 0.4)
 
 
@@ -79,7 +79,7 @@ def test_ranks_are_averaged_and_first_choices_counted(greedy_trace):
 def test_repetition_counts_the_tokens_of_grams_that_came_before(
     greedy_trace, ids, distinct, repetition
 ):
-    told = figures(written(greedy_trace, ids))
+    told = run_metrics(written(greedy_trace, ids))
     assert (told.distinct_2, told.repetition) == (
         pytest.approx(distinct) if distinct else None,
         pytest.approx(repetition) if repetition is not None else None,
@@ -89,10 +89,10 @@ def test_repetition_counts_the_tokens_of_grams_that_came_before(
 def test_means_are_over_the_tokens_somebody_saw_and_say_how_many(greedy_trace):
     unseen = {"raw": None, "final": None, "rank": None, "distribution": None}
     steps = [replace(step, **unseen) if step.id < 3 else step for step in greedy_trace.steps]
-    told = figures(replace(greedy_trace, steps=tuple(steps)))
+    told = run_metrics(replace(greedy_trace, steps=tuple(steps)))
     assert (told.tokens, told.captured) == (5, 2)
     assert told.perplexity == pytest.approx((0.005 * 0.95) ** (-1 / 2))
-    nothing = figures(
+    nothing = run_metrics(
         replace(greedy_trace, steps=tuple(replace(step, **unseen) for step in greedy_trace.steps))
     )
     assert (nothing.mean_log_probability, nothing.perplexity, nothing.mean_entropy) == (None,) * 3
@@ -102,34 +102,34 @@ def test_means_are_over_the_tokens_somebody_saw_and_say_how_many(greedy_trace):
 
 def test_an_impossible_text_has_no_perplexity_rather_than_an_infinite_one(greedy_trace):
     steps = tuple(replace(step, raw=-5000.0) for step in greedy_trace.steps)
-    told = figures(replace(greedy_trace, steps=steps))
+    told = run_metrics(replace(greedy_trace, steps=steps))
     assert told.mean_log_probability == -5000.0 and told.perplexity is None
 
 
 def test_green_is_a_share_of_the_tokens_that_have_a_colour(greedy_trace):
     notes = ({}, {"green": None}, {"green": True}, {"green": False}, {"green": True})
-    assert figures(noted(greedy_trace, notes)).green_share == pytest.approx(2 / 3)
+    assert run_metrics(noted(greedy_trace, notes)).green_share == pytest.approx(2 / 3)
 
 
 def test_drafts_are_counted_over_the_whole_run(greedy_trace):
     fates = ("accepted", "rejected", "ignored", "ignored", "bonus")
-    told = figures(noted(greedy_trace, [{"verdict": fate} for fate in fates]))
+    told = run_metrics(noted(greedy_trace, [{"verdict": fate} for fate in fates]))
     assert (told.drafted, told.accepted) == (4, 1)
-    idle = figures(noted(greedy_trace, [{"verdict": "chosen"}] * 5))
+    idle = run_metrics(noted(greedy_trace, [{"verdict": "chosen"}] * 5))
     assert (idle.drafted, idle.accepted) == (0, 0)  # it would have drafted, and found nothing
 
 
 def test_a_run_that_failed_and_one_that_took_no_time_have_figures_too(failed_trace, greedy_trace):
-    told = figures(failed_trace)
+    told = run_metrics(failed_trace)
     assert (told.tokens, told.seconds, told.tokens_per_second, told.stop) == (0, 0, None, "error")
-    quick = figures(replace(greedy_trace, ticks=(Tick(1, 1, 0.0),)))
+    quick = run_metrics(replace(greedy_trace, ticks=(Tick(1, 1, 0.0),)))
     assert quick.tokens_per_second is None
 
 
 def test_every_figure_says_what_it_is_in_one_sentence():
-    assert list(WORDS) == [item.name for item in fields(Figures)]
-    assert len({words.name for words in WORDS.values()}) == len(WORDS)
-    for words in WORDS.values():
+    assert list(METRIC_TEXTS) == [item.name for item in fields(RunMetrics)]
+    assert len({words.name for words in METRIC_TEXTS.values()}) == len(METRIC_TEXTS)
+    for words in METRIC_TEXTS.values():
         assert words.name and words.help.endswith(".") and ". " not in words.help
 
 
@@ -152,7 +152,7 @@ def test_the_headline_shows_what_there_is_in_words_and_nothing_else(greedy_trace
         "seconds",
         "forward passes",
     ]
-    helps = {words.name: words.help for words in WORDS.values()}
+    helps = {words.name: words.help for words in METRIC_TEXTS.values()}
     assert all(helps[name] == help for name, _, help in headline(greedy_trace))
 
 
@@ -178,7 +178,7 @@ def test_the_table_has_a_row_for_each_run_and_its_figures(toy_traces):
     ]
     assert json.loads(beams["settings"]) == toy_traces[1].settings
     assert greedy["text"] == toy_traces[0].text and EVIL in greedy["text"]
-    assert {name: beams[name] for name in WORDS} == vars(figures(toy_traces[1]))
+    assert {name: beams[name] for name in METRIC_TEXTS} == vars(run_metrics(toy_traces[1]))
 
 
 def read(text):
@@ -205,7 +205,7 @@ def test_no_text_of_a_run_becomes_a_formula(greedy_trace, start):
 
 def test_figures_of_a_real_run_agree_with_its_trace(embedded):
     [trace] = embedded.compare("I love my dog because", ["greedy"], max_new_tokens=40)
-    told = figures(trace)
+    told = run_metrics(trace)
     assert told.first_share == told.mean_rank == 1.0
     assert told.repetition > 0.5 and told.distinct_2 < 0.5
     assert told.perplexity == pytest.approx(

@@ -63,7 +63,7 @@ def rows(traces: Sequence[Trace]) -> pd.DataFrame:
     """The table of all figures, under the names people read."""
     told = pd.DataFrame(metrics.table(traces, labels(traces)))
     order = sorted(told.columns, key=_LAST.__contains__)
-    words = {name: about.name for name, about in metrics.WORDS.items()}
+    words = {name: about.name for name, about in metrics.METRIC_TEXTS.items()}
     return told[order].rename(columns=words).round(4)
 
 

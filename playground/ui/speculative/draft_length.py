@@ -82,13 +82,13 @@ def measure(
 ) -> Iterator[Drawn]:
     """A sweep: how far it is, then the cells there are."""
     prompt = form.text(values)
-    entrant = form.one(lab, values[section.drafter], values)
+    drafter = form.one(lab, values[section.drafter], values)
     layer = int(values[form.layer])
-    grid = axes(lab, entrant.strategy, [layer] if layer else ())
+    grid = axes(lab, drafter.strategy, [layer] if layer else ())
     shared = {**form.shared(values), "max_new_tokens": int(values[section.tokens])}
 
     def work(stop: threading.Event, tell: Tell) -> None:
-        steps = sweep(lab, prompt, entrant, grid, stop=stop, **shared)
+        steps = sweep(lab, prompt, drafter, grid, stop=stop, **shared)
         for step in track.turns(steps, stop, tell):
             tell(step)
 

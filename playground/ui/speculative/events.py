@@ -141,9 +141,9 @@ def _connect_looks(tab: Speculative) -> None:
 
     def over(kept: Kept[Race], opened: str) -> Drawn:
         found = kept.value
-        names = [lane.entrant.name for lane in found.lanes if _drafted(lane)]
+        names = [lane.drafter.name for lane in found.lanes if _drafted(lane)]
         best = max(filter(_drafted, found.lanes), key=_rate, default=None)
-        value = best.entrant.name if best else None
+        value = best.drafter.name if best else None
         return {
             tab.results: results.shown(found),
             which: gr.Radio(choices=names, value=value, visible=bool(names)),
@@ -170,7 +170,7 @@ def _connect_looks(tab: Speculative) -> None:
 
 def _looked(tab: Speculative, found: Race | None, name: str | None, opened: str) -> Drawn:
     """What the sections below the race show of one drafter; figures only for who sees them."""
-    lane = next((one for one in found.lanes if one.entrant.name == name), None) if found else None
+    lane = next((one for one in found.lanes if one.drafter.name == name), None) if found else None
     drawn = tab.closer.drawn(found, lane) if opened == INSIDE else {}
     if opened == RESULT and found is not None and found.winner is not None:
         drawn = {tab.clock: gr.Plot(value=results.clock(found), visible=True)}
@@ -178,7 +178,7 @@ def _looked(tab: Speculative, found: Race | None, name: str | None, opened: str)
 
 
 def _drafted(lane: Lane) -> bool:
-    return not lane.entrant.plain and lane.trace is not None and not lane.error
+    return not lane.drafter.plain and lane.trace is not None and not lane.error
 
 
 def _rate(lane: Lane) -> float:

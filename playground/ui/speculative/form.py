@@ -16,7 +16,7 @@ from engine.errors import PlaygroundError
 from engine.prompt import Chat
 from engine.settings import Limits
 from playground import Playground
-from playground.speculation.drafters import Entrant, entrants, left_behind
+from playground.speculation.drafters import Drafter, all_drafters, early_exit_description
 from playground.ui.compare.components import KINDS, Values
 from playground.ui.shared.controls import fitting
 from playground.ui.speculative import markup
@@ -105,54 +105,58 @@ class Form:
             return {}
         return {"do_sample": True, "shaping": {"temperature": float(values[self.temperature])}}
 
-    def chosen(self, lab: Playground, values: Values) -> tuple[Entrant, ...]:
+    def chosen(self, lab: Playground, values: Values) -> tuple[Drafter, ...]:
         """Plain decoding and those that were ticked, with the settings of the form."""
         ticked = set(values[self.drafters])
-        everyone = entrants(lab, **self.drawing(values))
+        everyone = all_drafters(lab, **self.drawing(values))
         racing = [one for one in everyone if one.plain or one.name in ticked]
         if len(racing) < 2:
             raise PlaygroundError("nobody drafts; tick at least one drafter")
         return tuple(self._told(lab, one, values) for one in racing)
 
-    def one(self, lab: Playground, name: str | None, values: Values) -> Entrant:
+    def one(self, lab: Playground, name: str | None, values: Values) -> Drafter:
         """One drafter, with the settings of the form."""
-        everyone = entrants(lab, **self.drawing(values))
+        everyone = all_drafters(lab, **self.drawing(values))
         found = next((one for one in everyone if one.name == name and not one.plain), None)
         if found is None:
             raise PlaygroundError("choose a drafter first")
         return self._told(lab, found, values)
 
-    def _told(self, lab: Playground, entrant: Entrant, values: Values) -> Entrant:
-        if entrant.plain:
-            return entrant
+    def _told(self, lab: Playground, drafter: Drafter, values: Values) -> Drafter:
+        if drafter.plain:
+            return drafter
         given = values[self.threshold]
         threshold = float(given) if given else None
-        return told(lab, entrant, int(values[self.length]), threshold, int(values[self.layer]))
+        return told(lab, drafter, int(values[self.length]), threshold, int(values[self.layer]))
 
     def able(self, lab: Playground) -> list[str]:
         """The drafters that can run on a model."""
-        return [one.name for one in entrants(lab) if not one.plain and one.why_not is None]
+        return [
+            one.name
+            for one in all_drafters(lab)
+            if not one.plain and one.unavailable_reason is None
+        ]
 
     def fitted(self, lab: Playground, ticked: list[str] | None, layer: int) -> Drawn:
         """The controls for a model: who can draft there, and how many layers it has."""
-        everyone = [one for one in entrants(lab) if not one.plain]
+        everyone = [one for one in all_drafters(lab) if not one.plain]
         able, last = self.able(lab), max(1, _layers(lab) - 1)
         fits: dict[str, Any] = {} if layer <= last else {"value": 0}
         return {
             self.drafters: gr.CheckboxGroup(
                 choices=able, value=[name for name in able if ticked is None or name in ticked]
             ),
-            self.missing: _missing([one for one in everyone if one.why_not is not None]),
+            self.missing: _missing([one for one in everyone if one.unavailable_reason is not None]),
             self.layer: gr.Slider(maximum=last, **fits),
         }
 
 
 def told(
-    lab: Playground, entrant: Entrant, length: int, threshold: float | None, layer: int
-) -> Entrant:
+    lab: Playground, drafter: Drafter, length: int, threshold: float | None, layer: int
+) -> Drafter:
     """An entrant with what the form says, where its strategy has such settings; a length or a
     layer of 0, and no threshold, leave it to the drafter."""
-    known = lab.offered()[entrant.strategy].own_settings
+    known = lab.offered()[drafter.strategy].own_settings
     wanted: dict[str, Any] = {}
     if threshold is not None:
         wanted["assistant_confidence_threshold"] = threshold
@@ -161,13 +165,13 @@ def told(
     if length:
         wanted |= {**dict.fromkeys(_LENGTHS, length), **_CONSTANT}
     own = {name: value for name, value in wanted.items() if name in known}
-    settings = {**entrant.settings, **own}
+    settings = {**drafter.settings, **own}
     for name in settings.keys() & set(_LENGTHS):
         # What suits a drafter may be more than this server allows, or its strategy.
         most = known[name].highest(lab.limits)
         settings[name] = settings[name] if most is None else min(settings[name], int(most))
-    about = left_behind(lab, layer) if "assistant_early_exit" in own else entrant.about
-    return replace(entrant, settings=settings, about=about)
+    about = early_exit_description(lab, layer) if "assistant_early_exit" in own else drafter.about
+    return replace(drafter, settings=settings, about=about)
 
 
 def _layers(lab: Playground) -> int:
@@ -175,9 +179,9 @@ def _layers(lab: Playground) -> int:
     return int(getattr(config, "num_hidden_layers", 2))
 
 
-def _missing(those: list[Entrant]) -> str:
+def _missing(those: list[Drafter]) -> str:
     """Who cannot draft here, and why."""
-    return "".join(markup.off(one.name, one.why_not or "") for one in those)
+    return "".join(markup.off(one.name, one.unavailable_reason or "") for one in those)
 
 
 def draw(limits: Limits) -> Form:

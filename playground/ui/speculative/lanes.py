@@ -15,8 +15,8 @@ from typing import Any
 
 from engine.trace import Step
 from engine.trace.rounds import CLOSINGS, rounds
-from playground.speculation.drafters import Entrant
-from playground.speculation.race import Lane, News, Race
+from playground.speculation.drafters import Drafter
+from playground.speculation.race import Lane, Race, RaceUpdate
 
 EMPTY = (
     "Press Race: every drafter ticked above writes the same prompt on, one after the other, and "
@@ -36,7 +36,7 @@ _STRUCK = 8  # lost tokens of one round that are shown
 class _Seen:
     """What is known of one lane so far; times are in ms since its start."""
 
-    entrant: Entrant
+    drafter: Drafter
     state: str = "waiting"
     steps: dict[int, Step] = field(default_factory=dict)
     came: dict[int, float] = field(default_factory=dict)
@@ -134,13 +134,13 @@ def _group(step: Step) -> tuple[int, bool]:
 class Screen:
     """The value of the lanes while a race goes on."""
 
-    def __init__(self, entrants: Sequence[Entrant], asked: int) -> None:
+    def __init__(self, drafters: Sequence[Drafter], asked: int) -> None:
         self._id = uuid.uuid4().hex
         self._asked = asked
-        self._seen = [_Seen(entrant) for entrant in entrants]
+        self._seen = [_Seen(drafter) for drafter in drafters]
         self._race: Race | None = None
 
-    def hear(self, news: News) -> None:
+    def hear(self, news: RaceUpdate) -> None:
         """Take in what happened."""
         seen = self._seen[news.place]
         if news.update is not None:
@@ -167,23 +167,23 @@ class Screen:
     def _doing(self) -> str:
         done = sum(one.lane is not None for one in self._seen)
         now = next((one for one in self._seen if one.state == "running"), None)
-        name = now.entrant.name if now else "the next one"
+        name = now.drafter.name if now else "the next one"
         return f"{done} of {len(self._seen)} have run. Now: {name}."
 
     def _lane(self, place: int, *, tokens: bool) -> dict[str, Any]:
         seen = self._seen[place]
-        ledger = seen.lane.ledger if seen.lane else None
+        accounting = seen.lane.accounting if seen.lane else None
         told: dict[str, Any] = {
             "id": place,
-            "name": seen.entrant.name,
-            "about": seen.entrant.about,
+            "name": seen.drafter.name,
+            "about": seen.drafter.about,
             "state": seen.state,
             "asked": self._asked,
             "ms": round(seen.ms, 1),
             "error": seen.lane.error if seen.lane else None,
-            "passes": ledger.target_passes if ledger else None,
+            "passes": accounting.target_passes if accounting else None,
             # Plain decoding takes its first token from the prompt's pass; a draft needs another.
-            "prompt": 0 if seen.entrant.plain else 1,
+            "prompt": 0 if seen.drafter.plain else 1,
             "rate": seen.lane.tokens_per_second if seen.lane else None,
             **self._rank(seen),
         }
@@ -199,7 +199,7 @@ class Screen:
             if one.lane and one.state == "done"
         ]
         own = seen.lane.tokens_per_second or 0.0
-        times = None if seen.entrant.plain else self._race.speed_up(seen.lane)
+        times = None if seen.drafter.plain else self._race.speed_up(seen.lane)
         return {
             "place": 1 + sum(rate > own for rate in rates),
             "times": f"{times:.2f}× plain" if times else None,

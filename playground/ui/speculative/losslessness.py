@@ -16,9 +16,15 @@ from engine.errors import PlaygroundError
 from engine.trace import Trace
 from playground import Playground
 from playground.speculation import lossless
+from playground.speculation.distribution_check import (
+    DRAWS,
+    MOST_DRAWS,
+    DistributionCheck,
+    Progress,
+    check_distribution,
+)
 from playground.speculation.lossless import Lossless, Pair
 from playground.speculation.race import Lane, Race
-from playground.speculation.sampling_test import DRAWS, MOST_DRAWS, Odds, Progress, odds
 from playground.ui.compare.components import Values
 from playground.ui.shared import html
 from playground.ui.shared.job_controls import Bench, Drawn, bench
@@ -83,7 +89,7 @@ def held(race: Race | None, lane: Lane | None) -> str:
         [
             markup.check(found.same, found.words),
             markup.pairs(
-                (plain.entrant.name, lane.entrant.name),
+                (plain.drafter.name, lane.drafter.name),
                 (_texts(plain.trace), _texts(lane.trace)),
                 differs,
             ),
@@ -116,14 +122,14 @@ def test(
 ) -> Iterator[Drawn]:
     """The distribution test: how far it is, then what it found."""
     prompt = form.text(values)
-    entrant = form.one(lab, values[section.drafter], values)
+    drafter = form.one(lab, values[section.drafter], values)
     shared = form.shared(values)
     heat = float(values[form.temperature]) if values[form.sampling] else 1.0
     draws = int(values[section.draws])
 
     def work(stop: threading.Event, tell: Tell) -> None:
         how: dict[str, Any] = {"draws": draws, "temperature": heat, "seed": shared["seed"]}
-        for step in odds(lab, prompt, entrant, stop=stop, **how):
+        for step in check_distribution(lab, prompt, drafter, stop=stop, **how):
             tell(step)
 
     last: Progress | None = None
@@ -136,7 +142,7 @@ def test(
     yield {**section.bench.say("Done."), section.found: _tested(last.result)}
 
 
-def _tested(found: Odds) -> str:
+def _tested(found: DistributionCheck) -> str:
     """The finding, what it is worth, and the likeliest texts."""
     rows = [
         [
@@ -151,14 +157,14 @@ def _tested(found: Odds) -> str:
     more = f" {rest} rarer texts count too." if rest > 0 else ""
     return "".join(
         [
-            markup.check(found.passed, f"{found.entrant.name}: {found.words}"),
+            markup.check(found.passed, f"{found.drafter.name}: {found.words}"),
             markup.said(_worth(found) + more),
             html.table("The likeliest texts", _HEAD, rows),
         ]
     )
 
 
-def _worth(found: Odds) -> str:
+def _worth(found: DistributionCheck) -> str:
     """What the test would have noticed."""
     if not found.judged:
         return "No drafted token was judged in these draws, so this says nothing about drafts."

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import gradio as gr
 
 from playground import Playground
-from playground.speculation.race import News, Race, race
+from playground.speculation.race import Race, RaceUpdate, race
 from playground.ui import web
 from playground.ui.compare.components import Values
 from playground.ui.shared.job_controls import Bench, Drawn, bench
@@ -123,7 +123,7 @@ def run(
     result: Race | None = None
     for batch in jobs.follow(visitor, work, _REFRESH):
         for news in batch:
-            if isinstance(news, News):
+            if isinstance(news, RaceUpdate):
                 screen.hear(news)
                 result = news.result or result
         words = [news for news in batch if isinstance(news, str)]
@@ -142,6 +142,6 @@ def _finish(result: Race) -> str:
     times = result.speed_up(best)
     cut = [one for one in result.lanes if one.trace and one.trace.stop.rule == "cancelled"]
     stopped = "Stopped. " if cut else ""
-    held = "" if times is None or best.entrant.plain else f", {times:.2f} times plain decoding"
+    held = "" if times is None or best.drafter.plain else f", {times:.2f} times plain decoding"
     rate = best.tokens_per_second or 0.0
-    return f"{stopped}{best.entrant.name} was fastest: {rate:.1f} tokens a second{held}."
+    return f"{stopped}{best.drafter.name} was fastest: {rate:.1f} tokens a second{held}."

@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.errors import PlaygroundError
 from playground.speculation import lossless
-from playground.speculation.accounting import Ledger
+from playground.speculation.accounting import Accounting
 from playground.speculation.race import Lane, Race
 from playground.ui.shared import html as tables
 from playground.ui.speculative import markup
@@ -38,7 +38,7 @@ _SAID = (
 def shown(race: Race) -> str:
     """Both tables, and whether all sums agree."""
     ran = [lane for lane in race.lanes if lane.trace and not lane.error]
-    failed = [f"{lane.entrant.name}: {lane.error}" for lane in race.lanes if lane.error]
+    failed = [f"{lane.drafter.name}: {lane.error}" for lane in race.lanes if lane.error]
     parts = [
         markup.title("How fast"),
         tables.table("How fast", _SPEED, [_speed(race, lane) for lane in ran]),
@@ -55,13 +55,13 @@ def clock(race: Race) -> Any:
     """The figure of all lanes on one clock."""
     ran = [lane for lane in race.lanes if lane.trace and lane.arrivals]
     traces = [lane.trace for lane in ran if lane.trace]
-    return speculative_race(traces, [lane.entrant.name for lane in ran])
+    return speculative_race(traces, [lane.drafter.name for lane in ran])
 
 
 def verdict(race: Race, lane: Lane) -> str:
     """Whether a lane's text is plain decoding's, in a few words."""
     plain = race.plain
-    if lane.entrant.plain:
+    if lane.drafter.plain:
         return "–"
     if plain is None or plain.trace is None or lane.trace is None:
         return "plain did not run"
@@ -84,11 +84,11 @@ def _cut(lane: Lane) -> bool:
 
 
 def _speed(race: Race, lane: Lane) -> list[str]:
-    told = lane.ledger
+    told = lane.accounting
     assert told is not None
-    times = None if lane.entrant.plain else race.speed_up(lane)
+    times = None if lane.drafter.plain else race.speed_up(lane)
     return [
-        lane.entrant.name,
+        lane.drafter.name,
         _number(lane.tokens_per_second, 1),
         _number(times, 2),
         f"{lane.seconds:.2f} s",
@@ -102,13 +102,13 @@ def _speed(race: Race, lane: Lane) -> list[str]:
 
 
 def _ledger(lane: Lane) -> list[str]:
-    told = lane.ledger
+    told = lane.accounting
     assert told is not None
     counts = [told.drafted, told.accepted, told.rejected, told.ignored]
     written = [told.tokens, told.accepted, told.resampled, told.bonus, told.plain]
     share = "–" if told.acceptance is None else f"{told.acceptance:.0%}"
     return [
-        lane.entrant.name,
+        lane.drafter.name,
         *map(str, counts),
         share,
         *map(str, written),
@@ -118,7 +118,10 @@ def _ledger(lane: Lane) -> list[str]:
 
 def _check(ran: list[Lane]) -> str:
     faults = [
-        f"{lane.entrant.name}: {fault}" for lane in ran if lane.ledger for fault in _faults(lane)
+        f"{lane.drafter.name}: {fault}"
+        for lane in ran
+        if lane.accounting
+        for fault in _faults(lane)
     ]
     if faults:
         return markup.check(False, "The ledger does not add up. " + "; ".join(faults))
@@ -130,7 +133,7 @@ def _check(ran: list[Lane]) -> str:
 
 
 def _faults(lane: Lane) -> tuple[str, ...]:
-    told: Ledger | None = lane.ledger
+    told: Accounting | None = lane.accounting
     return told.faults if told else ()
 
 

@@ -79,7 +79,7 @@ class Closer:
         }
         if told is not None and not told.tree:
             case = (told.ideal, told.here, told.length, told.measured)
-            drawn[_THEORY] = theory_curves([Case(lane.entrant.name, *case)])
+            drawn[_THEORY] = theory_curves([Case(lane.drafter.name, *case)])
         places = dict(zip(_ALL, zip(self.groups, self.plots, strict=True), strict=True))
         shown: Drawn = {places[name][0]: gr.Column(visible=True) for name in drawn}
         plots: Drawn = {places[name][1]: figure for name, figure in drawn.items()}
@@ -104,7 +104,7 @@ def section() -> Closer:
 def named(lane: Lane) -> Trace:
     """A run under the name it raced by, which figures write beside it."""
     assert lane.trace is not None
-    return replace(lane.trace, strategy=lane.entrant.name, settings={})
+    return replace(lane.trace, strategy=lane.drafter.name, settings={})
 
 
 def said(race: Race, lane: Lane) -> tuple[str, Theory | None]:
@@ -112,14 +112,14 @@ def said(race: Race, lane: Lane) -> tuple[str, Theory | None]:
     plain = race.plain
     if plain is None or plain.trace is None or lane.trace is None:
         words = "without a plain run there is nothing to hold it against"
-        return f"{lane.entrant.name}: {words}.", None
+        return f"{lane.drafter.name}: {words}.", None
     try:
         told = theory(plain.trace, lane.trace)
     except PlaygroundError as error:
-        return f"{lane.entrant.name}: {error}.", None
+        return f"{lane.drafter.name}: {error}.", None
     costs = told.costs
     words = (
-        f"{lane.entrant.name}: of the drafted tokens that were judged {told.acceptance:.0%} were"
+        f"{lane.drafter.name}: of the drafted tokens that were judged {told.acceptance:.0%} were"
         f" kept. Drafting one took {costs.draft_ms:.1f} ms, a step of the model"
         f" {costs.plain_ms:.1f} ms and judging a draft {costs.verify_ms:.1f} ms."
     )
@@ -141,4 +141,4 @@ def _advice(told: Theory) -> str:
 
 
 def _nothing(lane: Lane) -> str:
-    return lane.error or f"{lane.entrant.name} drafted nothing on this prompt."
+    return lane.error or f"{lane.drafter.name} drafted nothing on this prompt."

@@ -56,11 +56,11 @@ def measure(
     """A run for each temperature; what was measured stays when it is stopped."""
     name, tokens = asked
     prompt = form.text(values)
-    entrant = form.one(lab, name, values)
+    drafter = form.one(lab, name, values)
     shared = {**form.shared(values), "max_new_tokens": tokens}
 
     def work(stop: threading.Event, tell: Tell) -> None:
-        steps = temperatures(lab, prompt, entrant, stop=stop, **shared)
+        steps = temperatures(lab, prompt, drafter, stop=stop, **shared)
         for step in track.turns(steps, stop, tell):
             tell(step)
 
@@ -70,7 +70,7 @@ def measure(
         words = [item for item in news if isinstance(item, str)]
         if told:
             done, total = told[-1].done, told[-1].total
-            yield {section.found: _table(entrant.name, told[-1].found)}
+            yield {section.found: _table(drafter.name, told[-1].found)}
         yield section.bench.say(words[-1] if words else f"{done} of {total} runs", done, total)
     cut = "Done." if done == total else f"Stopped after {done} of {total} runs."
     yield section.bench.say(cut)

@@ -24,8 +24,8 @@ from playground.ui.shared.jobs import Jobs, Tell
 from playground.ui.shared.model_loading import Labs
 from playground.ui.watermark import watermarked_columns as marked
 from playground.ui.watermark.watermarked_columns import Marked
-from playground.watermarks.attacks import strength as attacks
-from playground.watermarks.attacks.strength import ATTACKS, Point
+from playground.watermarks.attacks import apply as attacks
+from playground.watermarks.attacks.apply import ATTACKS, Point
 from visualizers.watermark import attack as watermark_attack
 
 _WHAT = (
@@ -174,7 +174,9 @@ def _attacked(
 
     def work(stop: threading.Event, tell: Tell) -> None:
         before = watermark.detect(target.lab.model, target.ids, **target.detection)
-        done = attacks.attack(target.lab, target.ids, name, strength, seed, stop=stop, hear=tell)
+        done = attacks.attack(
+            target.lab, target.ids, name, strength, seed, stop=stop, on_tokens=tell
+        )
         after = watermark.detect(target.lab.model, done.ids, **target.detection)
         tell(Outcome(before, after, done.text))
 
@@ -221,7 +223,7 @@ def _curve(
     def work(stop: threading.Event, tell: Tell) -> None:
         points = attacks.curve(
             *(target.lab, target.ids, attack.id, strengths, seeds),
-            **{"stop": stop, "hear": tell, **target.detection},
+            **{"stop": stop, "on_tokens": tell, **target.detection},
         )
         for point in points:
             tell(point)

@@ -26,7 +26,7 @@ from playground.ui.shared.model_loading import Labs
 from playground.ui.watermark import calibration_results
 from playground.watermarks import calibrate as measuring
 from playground.watermarks.calibration_result import Calibration, Progress
-from playground.watermarks.calibration_spec import Spec
+from playground.watermarks.calibration_spec import CalibrationSpec
 
 _WHAT = (
     "The model writes marked texts; the detector scores them and the human-written texts that come "
@@ -182,11 +182,11 @@ def _far(step: Progress) -> str:
     return f"{step.stage}: {step.done:,} of {step.total:,} {step.unit}"
 
 
-def _spec(section: Calibrate, values: Values) -> Spec:
+def _spec(section: Calibrate, values: Values) -> CalibrationSpec:
     """What the fields ask for."""
     scheme, texts = values[section.scheme], values[section.texts]
     green = {"bias": values[section.bias], "greenlist_ratio": values[section.ratio]}
-    return Spec(
+    return CalibrationSpec(
         scheme=scheme,
         fields={} if scheme == "synthid" else green,
         texts=texts,
@@ -209,7 +209,7 @@ def _biases(text: str) -> tuple[float, ...]:
         ) from error
 
 
-def _refuse_too_much(spec: Spec, limits: Limits) -> None:
+def _refuse_too_much(spec: CalibrationSpec, limits: Limits) -> None:
     """Keep a visitor from asking for days of work."""
     further = [bias for bias in spec.biases if bias != spec.bias]
     tokens = (spec.length or 0) * ((spec.texts or 0) + spec.others * len(further))

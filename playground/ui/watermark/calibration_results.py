@@ -11,7 +11,7 @@ from typing import Any
 from playground.ui.shared import html
 from playground.watermarks import roc
 from playground.watermarks.calibration_result import AtLength, Calibration
-from playground.watermarks.roc import Operating, Rate
+from playground.watermarks.roc import OperatingPoint, Rate
 from visualizers.watermark import cost, power, scores
 from visualizers.watermark import roc as roc_figure
 
@@ -68,7 +68,7 @@ def _row(told: AtLength) -> list[str]:
     return [str(told.length), f"{told.mean:.2f}", *rates_told, f"{told.auc:.4f}", *points]
 
 
-def _operating(one: Operating) -> str:
+def _operating(one: OperatingPoint) -> str:
     return rate(one.true_positives) if one.resolved else TOO_FEW
 
 

@@ -24,8 +24,8 @@ from playground.ui.watermark import detection_view, text_source, uploaded_detect
 from playground.ui.watermark.detect_layout import Detect, section
 from playground.ui.watermark.detector_settings import Drawn
 from playground.ui.watermark.text_source import COLUMN, FILE, PASTED
-from playground.watermarks.green_list_step import mark_of
-from playground.watermarks.strategy_effects import weakening
+from playground.watermarks.green_list_step import watermark_of
+from playground.watermarks.strategy_effects import watermark_effect
 from visualizers.watermark.length import watermark_length
 from visualizers.watermark.scan import watermark_scan
 from visualizers.watermark.synthid_g_values import synthid_g_values
@@ -123,7 +123,7 @@ def _seen(board: Board, key: str | None) -> str:
 
 def _own(section: Detect, column: Column | None) -> Drawn:
     """The settings a column was marked with; those there are where it was not."""
-    mark = mark_of(column.trace.settings) if column and column.trace else None
+    mark = watermark_of(column.trace.settings) if column and column.trace else None
     return {} if mark is None else section.fields.fill(mark)
 
 
@@ -201,12 +201,12 @@ def _notes(column: Column | None, scheme: str) -> list[str]:
     """What to know about the mark of a column."""
     if column is None or column.trace is None:
         return []
-    mark = mark_of(column.trace.settings)
+    mark = watermark_of(column.trace.settings)
     if mark is None:
         return ["This column was written without a watermark."]
     own = getattr(mark, "seeding_scheme", "synthid")
     wrong = [f"This column was marked with {own}, which is not what is looked for."]
-    return [*(wrong if own != scheme else []), weakening(column.trace.strategy, own)]
+    return [*(wrong if own != scheme else []), watermark_effect(column.trace.strategy, own)]
 
 
 def _drawn(section: Detect, found: Detection, passages: Scan) -> Drawn:

@@ -25,7 +25,7 @@ from playground.ui.compare.results import Board
 from playground.ui.compare.runs import Runs, wished
 from playground.ui.shared.model_loading import Labs
 from playground.ui.watermark import text_source
-from playground.watermarks.green_list_step import Explained, explain, mark_of
+from playground.watermarks.green_list_step import GreenListStep, explain, watermark_of
 from playground.watermarks.strategy_effects import GREEN, SYNTHID
 from visualizers import best_path
 from visualizers.watermark.bias import watermark_bias
@@ -160,7 +160,7 @@ def _columns(board: Board | None) -> list[tuple[str, str]]:
         for name, key in text_source.columns(board)
         if (column := text_source.chosen(board, key))
         and column.trace
-        and isinstance(mark_of(column.trace.settings), WatermarkingConfig)
+        and isinstance(watermark_of(column.trace.settings), WatermarkingConfig)
     ]
 
 
@@ -174,9 +174,9 @@ def _place(trace: Trace, at: int | None) -> int:
     return len(trace.prefix) + max(range(len(unsure)), key=unsure.__getitem__, default=0)
 
 
-def _words(told: Explained, trace: Trace, *, pinned: bool) -> str:
+def _words(told: GreenListStep, trace: Trace, *, pinned: bool) -> str:
     shares = f"{told.green_before:.1%} before the bias and {told.green_after:.1%} after it"
-    mark = mark_of(trace.settings)
+    mark = watermark_of(trace.settings)
     selfhash = getattr(mark, "seeding_scheme", "") == "selfhash"
     lines = [
         f"**Token {told.at + 1}**, entropy {told.entropy:.2f} nats. The green list holds "

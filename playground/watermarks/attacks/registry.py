@@ -16,7 +16,7 @@ from engine.run_control import RunControl
 from playground.lab import Playground
 
 Stop = threading.Event | RunControl
-Hear = Callable[[int], None]
+OnTokens = Callable[[int], None]
 
 
 class Stopped(Exception):
@@ -31,7 +31,7 @@ class Target:
     text: str
     ids: tuple[int, ...]
     stop: Stop | None = None
-    hear: Hear | None = None  # told how many tokens the model has just written
+    on_tokens: OnTokens | None = None  # told how many tokens the model has just written
 
     def check_stop(self) -> None:
         """Give up where somebody asked for that."""

@@ -95,8 +95,8 @@ def _written(target: Target, asked: Sequence[tuple[str | Chat, Choice]]) -> list
     """What the model writes after each prompt, all at once."""
     ended: dict[int, Trace] = {}
     for update in target.lab.stream_each(asked, stop=target.stop):
-        if target.hear is not None:
-            target.hear(len(update.steps))
+        if target.on_tokens is not None:
+            target.on_tokens(len(update.steps))
         if update.trace is not None:
             ended[update.run] = update.trace
     traces = [ended[run] for run in range(len(asked))]

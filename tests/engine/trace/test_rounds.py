@@ -8,7 +8,7 @@ import pytest
 
 from engine.trace import Tick, Trace
 from engine.trace.rounds import arrivals, by_position, needs, prompt_ms, rounds
-from playground.speculation.accounting import ledger
+from playground.speculation.accounting import accounting
 from tests.drafted_traces import DRAFTERS, cut_short, drafted, plain, tree
 
 RUNS = [(name, sampled) for name in DRAFTERS for sampled in (False, True)]
@@ -20,7 +20,7 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 
 
 def test_the_ledger_equals_a_recount_from_the_text_and_adds_up(trace: Trace) -> None:
-    told = ledger(trace)
+    told = accounting(trace)
     path = trace.sequences[0].steps
     # A drafted token has a probability by the model; what the model itself added has none noted.
     drafts = [step for step in trace.steps if "p" in step.notes]
@@ -40,7 +40,7 @@ def test_the_ledger_equals_a_recount_from_the_text_and_adds_up(trace: Trace) -> 
 
 
 def test_passes_are_those_of_the_ticks_and_one_for_the_prompt(trace: Trace) -> None:
-    told = ledger(trace)
+    told = accounting(trace)
     known = trace.ticks[0].forward_passes
     assert told.target_passes == trace.forward_passes - known + 1
     assert told.passes_saved == told.tokens - told.target_passes
@@ -93,7 +93,7 @@ def test_a_draw_below_p_over_q_is_why_a_drawn_token_was_kept() -> None:
 
 def test_a_plain_run_has_no_rounds_and_one_pass_for_each_token() -> None:
     trace = plain("good")
-    told = ledger(trace)
+    told = accounting(trace)
     assert rounds(trace) == () and not needs(trace)
     assert told.plain == told.tokens == told.target_passes and told.compression == 1
     assert told.adds_up and told.acceptance is None
@@ -105,7 +105,7 @@ def test_a_tree_of_drafts_is_judged_once_for_each_place() -> None:
     assert [one.token.text for one in second.accepted] == ["b", "d"]
     assert second.closing is not None and second.closing.kind == "bonus"
     assert second.judged == {1, 2} and third.judged == {1}
-    told = ledger(tree())
+    told = accounting(tree())
     assert (told.drafted, told.accepted, told.rejected, told.ignored) == (7, 2, 3, 2)
     assert told.adds_up
     assert told.acceptance == pytest.approx(2 / 3), "two places kept of three judged"
@@ -121,7 +121,7 @@ def test_what_heads_took_is_drafting_though_it_ran_in_the_tick_before() -> None:
 
 
 def test_a_round_that_nobody_judged_leaves_its_tokens_ignored() -> None:
-    told = ledger(cut_short(tree()))
+    told = accounting(cut_short(tree()))
     assert (told.drafted, told.ignored, told.tokens) == (7, 3, 4) and told.adds_up
     assert rounds(cut_short(tree()))[-1].closing is None
 
@@ -130,10 +130,10 @@ def test_a_ledger_that_does_not_add_up_says_so() -> None:
     whole = tree()
     [text] = whole.sequences
     lost = replace(text, token_ids=text.token_ids[:-1])
-    assert ledger(replace(whole, sequences=(lost,))).faults == (
+    assert accounting(replace(whole, sequences=(lost,))).faults == (
         "4 tokens were returned, and 5 were written",
     )
-    assert not replace(ledger(whole), ignored=0).adds_up
+    assert not replace(accounting(whole), ignored=0).adds_up
 
 
 def test_reading_a_prompt_that_was_known_takes_no_time() -> None:

@@ -276,7 +276,7 @@ def test_a_models_own_config_does_not_change_the_strategy(folder, run):
 def test_a_model_elsewhere_gets_its_inputs_there(formatted, folder):
     lab = Playground(folder(tiny("llama")))
     choice = ("beam_search", {"guidance_scale": 2.0, "negative_prompt": "bye"})
-    [request] = lab._asking.requests([choice], {}, lab._asking.beginning("Hi", [40]))
+    [request] = lab._parser.requests([choice], {}, lab._parser.beginning("Hi", [40]))
     lab.model.module.to("meta", torch.bfloat16)  # a place of its own that every machine has
     program = Program(lab.model, request, [40]).text("Hi")
     formatted(program)

@@ -13,18 +13,22 @@ from playground import Limits, Playground
 from playground.__main__ import main
 from playground.cli import race as cli
 from playground.speculation import acceptance as explain
-from playground.speculation.drafters import Entrant, able, entrants
+from playground.speculation.distribution_check import (
+    SIGNIFICANCE,
+    DistributionCheck,
+    check_distribution,
+)
+from playground.speculation.drafters import Drafter, all_drafters, available_drafters
 from playground.speculation.grid import Axis, Sweep, axes, sweep
 from playground.speculation.race import Race, race
-from playground.speculation.sampling_test import ALARM, Odds, odds
 from strategies import _speculation
 from tests.draft_models import draft
 from tests.drafted_traces import PROMPT, SURE, choice
 from tests.tiny import tiny
 
-PLAIN = Entrant("Plain decoding", "greedy")
-LOOKUP = Entrant("Prompt lookup", "prompt_lookup")
-GOOD = Entrant("Good draft", *choice("good"))
+PLAIN = Drafter("Plain decoding", "greedy")
+LOOKUP = Drafter("Prompt lookup", "prompt_lookup")
+GOOD = Drafter("Good draft", *choice("good"))
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +43,20 @@ def result_of(news: Any) -> Race:
 
 
 def test_plain_decoding_comes_first_and_who_cannot_race_says_why(lab: Playground) -> None:
-    everyone = entrants(lab)
+    everyone = all_drafters(lab)
     assert everyone[0].plain and everyone[0].strategy == "greedy"
     assert [one.strategy for one in everyone[1:5]] == [
         *("speculative", "prompt_lookup", "early_exit", "universal_speculative")
     ]
-    assert everyone[5].strategy == "medusa" and everyone[5].why_not, "this model has no heads"
-    assert able(lab) == everyone[:5]
-    drawn = entrants(lab, do_sample=True, shaping={"top_k": 5})
+    assert everyone[5].strategy == "medusa" and everyone[5].unavailable_reason, (
+        "this model has no heads"
+    )
+    assert available_drafters(lab) == everyone[:5]
+    drawn = all_drafters(lab, do_sample=True, shaping={"top_k": 5})
     assert drawn[0].strategy == "sample" and drawn[0].settings == {"top_k": 5}
     assert all(one.settings["do_sample"] and one.settings["top_k"] == 5 for one in drawn[1:])
-    refused = entrants(Playground(tiny("t5")))
-    assert {one.strategy for one in refused if one.why_not} >= {"early_exit"}
+    refused = all_drafters(Playground(tiny("t5")))
+    assert {one.strategy for one in refused if one.unavailable_reason} >= {"early_exit"}
 
 
 def test_entrants_run_one_after_the_other_and_end_with_all_lanes(lab: Playground) -> None:
@@ -58,9 +64,9 @@ def test_entrants_run_one_after_the_other_and_end_with_all_lanes(lab: Playground
     places = [one.place for one in told]
     assert places == sorted(places) and set(places) == {0, 1, 2}
     result = result_of(told)
-    assert [lane.entrant for lane in result.lanes] == [PLAIN, GOOD, LOOKUP]
+    assert [lane.drafter for lane in result.lanes] == [PLAIN, GOOD, LOOKUP]
     for lane in result.lanes:
-        assert lane.error is None and lane.trace is not None and lane.ledger is not None
+        assert lane.error is None and lane.trace is not None and lane.accounting is not None
         assert len(lane.arrivals) == len(lane.trace.sequences[0].token_ids) == 12
         assert lane.written(lane.arrivals[-1]) == 12 and lane.written(-1.0) == 0
         assert lane.trace.ticks[0].forward_passes == 0, "the prompt was read before the clock"
@@ -83,15 +89,15 @@ def test_a_race_that_is_stopped_has_the_lanes_there_were(lab: Playground) -> Non
         if news.place == 1 and news.update:
             stop.set()
     result = result_of(told)
-    assert [lane.entrant for lane in result.lanes] == [PLAIN, GOOD]
+    assert [lane.drafter for lane in result.lanes] == [PLAIN, GOOD]
     assert result.lanes[1].trace is not None
     assert result.lanes[1].trace.stop.rule == "cancelled"
-    assert result.lanes[1].ledger is not None and result.lanes[1].ledger.adds_up
+    assert result.lanes[1].accounting is not None and result.lanes[1].accounting.adds_up
 
 
 def test_who_cannot_run_has_a_lane_that_says_why(lab: Playground) -> None:
-    kept_out = replace(GOOD, why_not="It is Sunday.")
-    wrong = Entrant("Wrong", "speculative", {"num_assistant_tokens": 0})
+    kept_out = replace(GOOD, unavailable_reason="It is Sunday.")
+    wrong = Drafter("Wrong", "speculative", {"num_assistant_tokens": 0})
     result = result_of(race(lab, PROMPT, [kept_out, wrong, PLAIN], max_new_tokens=3))
     assert result.lanes[0].error == "It is Sunday."
     assert "num_assistant_tokens is 0" in (result.lanes[1].error or "")
@@ -120,9 +126,9 @@ def test_a_sweep_runs_every_cell_as_its_settings_say(lab: Playground) -> None:
         alone = result_of(
             race(lab, PROMPT, [replace(GOOD, settings=settings)], max_new_tokens=8)
         ).lanes[0]
-        assert alone.ledger is not None
-        assert cell.compression == alone.ledger.compression
-        assert cell.acceptance == alone.ledger.acceptance
+        assert alone.accounting is not None
+        assert cell.compression == alone.accounting.compression
+        assert cell.acceptance == alone.accounting.acceptance
 
 
 def test_a_sweep_can_be_stopped_and_is_bounded(lab: Playground) -> None:
@@ -151,21 +157,21 @@ def test_a_grid_has_the_settings_of_its_strategy(lab: Playground) -> None:
     assert axes(narrow, "speculative")[0].values == (1, 2, 3)
 
 
-def counted_for(lab: Playground, entrant: Entrant, **how: Any) -> Odds:
-    told = list(odds(lab, PROMPT, entrant, **how))
+def counted_for(lab: Playground, drafter: Drafter, **how: Any) -> DistributionCheck:
+    told = list(check_distribution(lab, PROMPT, drafter, **how))
     assert [one.result for one in told[:-1]] == [None] * (len(told) - 1)
     result = told[-1].result
     assert result is not None
     return result
 
 
-BAD = Entrant("Bad draft", "speculative", {**SURE, "assistant_model": draft("llama", "bad")})
+BAD = Drafter("Bad draft", "speculative", {**SURE, "assistant_model": draft("llama", "bad")})
 
 
-@pytest.mark.parametrize("entrant", [BAD, GOOD, LOOKUP], ids=lambda one: one.name)
-def test_drafting_leaves_the_distribution_as_it_is(lab: Playground, entrant: Entrant) -> None:
-    found = counted_for(lab, entrant, draws=200, top_k=4, length=2)
-    assert found.passed and found.p_value > ALARM
+@pytest.mark.parametrize("drafter", [BAD, GOOD, LOOKUP], ids=lambda one: one.name)
+def test_drafting_leaves_the_distribution_as_it_is(lab: Playground, drafter: Drafter) -> None:
+    found = counted_for(lab, drafter, draws=200, top_k=4, length=2)
+    assert found.passed and found.p_value > SIGNIFICANCE
     assert found.draws == sum(one.counted for one in found.outcomes) == 200
     assert sum(one.probability for one in found.outcomes) == pytest.approx(1)
     assert len(found.outcomes) == 16 and found.judged > 0
@@ -205,7 +211,7 @@ def test_a_wrong_rule_is_caught(lab: Playground, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(_speculation, "_weigh", accept_always)
     found = counted_for(lab, BAD, draws=200, top_k=4, length=2)
-    assert not found.passed and found.p_value < ALARM / 1e6
+    assert not found.passed and found.p_value < SIGNIFICANCE / 1e6
     assert "this is not" in found.words
 
 
@@ -219,11 +225,11 @@ def test_what_the_test_can_see_grows_with_the_draws(lab: Playground) -> None:
 def test_a_test_of_odds_can_be_stopped_and_refuses_what_it_cannot_do(lab: Playground) -> None:
     stop = threading.Event()
     stop.set()
-    assert [one.result for one in odds(lab, PROMPT, GOOD, stop=stop)] == []
+    assert [one.result for one in check_distribution(lab, PROMPT, GOOD, stop=stop)] == []
     with pytest.raises(PlaygroundError, match="top_k is 11; it must be from 2 to 10"):
-        odds(lab, PROMPT, GOOD, top_k=11)
+        check_distribution(lab, PROMPT, GOOD, top_k=11)
     with pytest.raises(PlaygroundError, match="Sunday"):
-        odds(lab, PROMPT, replace(GOOD, why_not="It is Sunday."))
+        check_distribution(lab, PROMPT, replace(GOOD, unavailable_reason="It is Sunday."))
 
 
 def test_temperatures_are_tried_one_after_the_other(lab: Playground) -> None:
@@ -237,9 +243,9 @@ def test_the_command_line_races(
     lab: Playground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cli, "Playground", lambda model: lab)
-    few = entrants(lab)[:4]
-    kept_out = replace(few[1], why_not="It is Sunday.")
-    monkeypatch.setattr(cli, "entrants", lambda lab, do_sample: (few[0], kept_out, *few[2:]))
+    few = all_drafters(lab)[:4]
+    kept_out = replace(few[1], unavailable_reason="It is Sunday.")
+    monkeypatch.setattr(cli, "all_drafters", lambda lab, do_sample: (few[0], kept_out, *few[2:]))
     assert main(["race", PROMPT, "--max-new-tokens", "6"]) == 0
     head, plain, model, lookup, early = capsys.readouterr().out.splitlines()
     assert head.split()[:2] == ["tokens/s", "speed-up"]

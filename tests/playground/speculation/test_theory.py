@@ -10,7 +10,7 @@ import pytest
 from engine.errors import PlaygroundError
 from engine.trace import Candidate, Distribution, Step, Tick, Token, Trace
 from playground.speculation import chi_square as chance
-from playground.speculation.acceptance import by_entropy, by_sureness, judged
+from playground.speculation.acceptance import by_confidence, by_entropy, judged
 from playground.speculation.lossless import check
 from playground.speculation.theory import (
     best_length,
@@ -173,7 +173,7 @@ def test_what_cannot_be_drawn_and_was_is_an_alarm_by_itself() -> None:
     assert math.isinf(test.statistic) and test.p_value == 0.0
 
 
-@pytest.mark.parametrize("bins", [by_entropy, by_sureness])
+@pytest.mark.parametrize("bins", [by_entropy, by_confidence])
 def test_every_judged_token_is_in_one_bin(bins: Any) -> None:
     traces = [drafted("good", True), drafted("bad", True), plain("good")]
     found = bins(traces)

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from engine.settings import Limits
 from engine.trace import Trace
 from engine.watermark import detector as watermark
-from playground.metrics import figures
+from playground.metrics import run_metrics
 from tests.playground.ui.browsing import ROOT, served, wait
 
 FOX = "The quick brown fox"
@@ -97,7 +97,9 @@ def test_a_comparison_from_outside_is_the_one_python_gives(client, embedded):
         assert [other["text"] for other in found["others"]] == [other.text for other in others]
         # Not the passes: whether the prompt had been read before is another story on each side.
         assert found["figures"]["tokens"] == len(best.token_ids)
-        assert found["figures"]["perplexity"] == pytest.approx(figures(trace).perplexity, rel=1e-4)
+        assert found["figures"]["perplexity"] == pytest.approx(
+            run_metrics(trace).perplexity, rel=1e-4
+        )
         assert found["error"] is None
     full = client.predict(FOX, RUNS, SHORT, full=True, api_name="/compare")
     for one, trace in zip(full, expected, strict=True):

@@ -17,8 +17,8 @@ from engine.watermark import detector as watermark
 from playground import Playground
 from playground.watermarks.attacks import characters as attack_letters
 from playground.watermarks.attacks import tokens as attack_tokens
+from playground.watermarks.attacks.apply import ATTACKS, attack, curve
 from playground.watermarks.attacks.registry import Stopped, Target
-from playground.watermarks.attacks.strength import ATTACKS, attack, curve
 from playground.watermarks.human_texts import passages
 from tests.tiny import tiny
 

@@ -17,14 +17,14 @@ from playground import Playground
 from playground.__main__ import main
 from playground.watermarks import roc as rates
 from playground.watermarks import text_generation as sampling
-from playground.watermarks.calibrate import Spec, calibrate
-from playground.watermarks.disk_cache import Shelf
+from playground.watermarks.calibrate import CalibrationSpec, calibrate
+from playground.watermarks.disk_cache import DiskCache
 from playground.watermarks.text_generation import Order
 from tests.playground.watermarks.test_attacks import Soon
 from tests.tiny import tiny
 
 SCORES = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12)
-SMALL = Spec(texts=20, length=60, lengths=(20, 40), biases=(0.0, 5.0), others=3, keys=2)
+SMALL = CalibrationSpec(texts=20, length=60, lengths=(20, 40), biases=(0.0, 5.0), others=3, keys=2)
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_scores_at_every_length_are_the_detectors(lab, small, folder):
 
 def texts(lab, order, folder):
     """The texts of an order, with what is kept in the folder."""
-    steps = sampling.write(lab, order, "", Shelf(lab.model, folder), None)
+    steps = sampling.write(lab, order, "", DiskCache(lab.model, folder), None)
     while True:
         try:
             next(steps)
@@ -191,21 +191,21 @@ def test_what_is_kept_is_not_written_or_scored_again(lab, small, folder, monkeyp
 
 
 def test_a_file_that_was_damaged_is_made_anew(lab, tmp_path):
-    shelf = Shelf(lab.model, tmp_path)
+    shelf = DiskCache(lab.model, tmp_path)
     shelf.put({"what": "test"}, [1, 2.5])
     [file] = tmp_path.iterdir()
     assert shelf.get({"what": "test"}) == [1, 2.5] and shelf.get({"what": "else"}) is None
-    assert Shelf(tiny("gpt2"), tmp_path).get({"what": "test"}) is None  # another model's
+    assert DiskCache(tiny("gpt2"), tmp_path).get({"what": "test"}) is None  # another model's
     file.write_text(file.read_text()[:-5])
     assert shelf.get({"what": "test"}) is None
-    nowhere = Shelf(lab.model, None)
+    nowhere = DiskCache(lab.model, None)
     nowhere.put({}, 1)
     assert nowhere.get({}) is None
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(lab, tmp_path):
     tmp_path.joinpath("file").write_text("in the way")
-    shelf = Shelf(lab.model, tmp_path / "file")
+    shelf = DiskCache(lab.model, tmp_path / "file")
     shelf.put({"what": "test"}, 1)
     assert shelf.get({"what": "test"}) is None
 
@@ -255,7 +255,7 @@ def test_progress_is_told_token_by_token(lab):
 )
 def test_what_cannot_be_measured_is_refused_before_anything_runs(lab, change, words):
     with pytest.raises(PlaygroundError, match=words):
-        calibrate(lab, replace(Spec(), **change))
+        calibrate(lab, replace(CalibrationSpec(), **change))
 
 
 def test_selfhash_and_synthid_are_measured_as_well(lab):
@@ -268,9 +268,9 @@ def test_selfhash_and_synthid_are_measured_as_well(lab):
 
 
 def test_other_keys_are_none_that_was_written_with():
-    keys = [Spec().detection(key).get("hashing_key", 15485863) for key in range(5)]
+    keys = [CalibrationSpec().detection(key).get("hashing_key", 15485863) for key in range(5)]
     assert len(set(keys)) == 5
-    layers = [Spec(scheme="synthid").detection(key)["keys"] for key in range(1, 4)]
+    layers = [CalibrationSpec(scheme="synthid").detection(key)["keys"] for key in range(1, 4)]
     assert len({key for layer in layers for key in layer}) == 3 * len(layers[0])
 
 
@@ -279,7 +279,7 @@ def test_other_keys_are_none_that_was_written_with():
 
 def test_marked_texts_of_the_real_model_are_found_and_unmarked_ones_are_not(embedded):
     prompts = [sampling._prompt(embedded, 0, number)[1] for number in range(4)]
-    mark = Spec(fields={"bias": 3.0}).mark(3.0)
+    mark = CalibrationSpec(fields={"bias": 3.0}).mark(3.0)
     asked = [
         (prompt, ("sample", {"seed": number, "watermarking_config": config}))
         for config in (mark, None)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from engine.trace.rounds import Share, rounds
-from playground.speculation.accounting import ledger
+from playground.speculation.accounting import accounting
 from tests.drafted_traces import drafted, plain, tree
 from visualizers.speculative import entropy as speculative_entropy
 from visualizers.speculative import heat_map as speculative_heat
@@ -69,7 +69,7 @@ def test_shares_by_place_are_the_ledgers():
     info = speculative_positions._info(traces)
     assert [line.place for line in info.lines] == [1, 2]
     assert info.lines[0].shares == (Share(1, 2), Share(1, 1))
-    assert info.lines[1].shares == ledger(traces[2]).positions
+    assert info.lines[1].shares == accounting(traces[2]).positions
     figure = speculative_positions._figure(info)
     assert figure.data[0].y == (0.5, 1.0) and "1 of 2 kept" in figure.data[0].hovertext[0]
 

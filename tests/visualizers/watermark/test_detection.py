@@ -10,7 +10,7 @@ from engine.watermark.windows import over_length, slide
 from playground import Playground
 from playground.watermarks.green_list_step import explain
 from playground.watermarks.human_texts import passages
-from playground.watermarks.strategy_effects import GREEN, SYNTHID, weakening
+from playground.watermarks.strategy_effects import GREEN, SYNTHID, watermark_effect
 from strategies import registered
 from visualizers import best_path
 from visualizers.watermark import bias as watermark_bias
@@ -149,4 +149,4 @@ def test_entropy_stands_against_green_for_every_step_that_noted_it(marked):
 
 def test_every_strategy_has_a_word_on_what_it_does_to_a_mark():
     assert GREEN.keys() == SYNTHID.keys() == registered().keys()
-    assert "not known" in weakening("no such strategy", "lefthash")
+    assert "not known" in watermark_effect("no such strategy", "lefthash")

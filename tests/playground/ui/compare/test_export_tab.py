@@ -234,7 +234,7 @@ def test_the_table_for_spreadsheets_has_the_measured_figures(ran, folder, saved)
         rows = list(csv.DictReader(lines))
     assert [row["run"] for row in rows] == list(labels(read))
     for row, trace in zip(rows, read, strict=True):
-        for name, value in vars(measures.figures(trace)).items():
+        for name, value in vars(measures.run_metrics(trace)).items():
             if isinstance(value, float | int):
                 assert float(row[name]) == pytest.approx(value)
             else:
@@ -379,8 +379,8 @@ def test_the_table_has_the_measures_and_sorts_by_a_click(ran, saved):
     tab(ran, "Across strategies")
     wait(lambda: len(shown_table(ran)[1]) == 4)
     names, rows = shown_table(ran)
-    name = measures.WORDS["perplexity"].name
-    expected = [measures.figures(trace).perplexity for trace in read]
+    name = measures.METRIC_TEXTS["perplexity"].name
+    expected = [measures.run_metrics(trace).perplexity for trace in read]
 
     def numbers():
         return [float(row[names.index(name)]) for row in shown_table(ran)[1]]

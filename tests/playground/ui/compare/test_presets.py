@@ -7,7 +7,7 @@ import pytest
 
 from engine.settings import Limits, check
 from engine.watermark.detector import detect
-from playground.metrics import figures
+from playground.metrics import run_metrics
 from playground.ui.compare.card_state import Deck
 from playground.ui.compare.cards import asked
 from playground.ui.compare.presets import COLOURS, FIRST, PRESETS, TABS
@@ -63,13 +63,13 @@ def test_it_asks_for_what_there_is(embedded, preset):
 
 
 def test_the_likeliest_text_repeats_itself(run):
-    greedy, beams, drawn = map(figures, run("The likeliest text repeats itself"))
+    greedy, beams, drawn = map(run_metrics, run("The likeliest text repeats itself"))
     assert min(greedy.repetition, beams.repetition) > 0.35
     assert drawn.repetition < 0.15
 
 
 def test_temperature_is_not_creativity(run):
-    surprise = [figures(trace).perplexity for trace in run("Temperature is not creativity")]
+    surprise = [run_metrics(trace).perplexity for trace in run("Temperature is not creativity")]
     assert surprise == sorted(surprise)
     assert surprise[0] < 4 and surprise[-1] > 1000
 
@@ -78,7 +78,7 @@ def test_hot_but_min_p_keeps_its_head(run):
     traces = run("Hot, but min-p keeps its head")
     _, top_p, min_p = ([step.distribution.kept for step in path(trace)] for trace in traces)
     assert max(top_p) > 1000 and max(min_p) < 200
-    _, top_p, min_p = (figures(trace).perplexity for trace in traces)
+    _, top_p, min_p = (run_metrics(trace).perplexity for trace in traces)
     assert min_p < 50 < 1000 < top_p
 
 
@@ -112,7 +112,7 @@ def test_a_fact_survives_the_draw(run):
 def test_beams_look_ahead(run):
     greedy, beams = run("Beams look ahead")
     assert "scattering" in beams.text and "scattering" not in greedy.text
-    assert figures(beams).mean_log_probability > figures(greedy).mean_log_probability
+    assert run_metrics(beams).mean_log_probability > run_metrics(greedy).mean_log_probability
 
 
 def test_beams_unlike_each_other(run):
@@ -127,11 +127,11 @@ def test_force_a_word_into_the_text(run):
     free, forced = run("Force a word into the text")
     assert "dolphins" in forced.text and "dolphins" not in free.text
     assert "dolphins" not in forced.text[-12:]  # not merely hung on at the end
-    assert figures(forced).mean_log_probability < figures(free).mean_log_probability
+    assert run_metrics(forced).mean_log_probability < run_metrics(free).mean_log_probability
 
 
 def test_out_of_the_circle(run):
-    greedy, contrastive = map(figures, run("Out of the circle"))
+    greedy, contrastive = map(run_metrics, run("Out of the circle"))
     assert greedy.repetition > 0.3 and contrastive.repetition == 0.0
 
 
@@ -140,7 +140,7 @@ def test_a_penalty_cannot_count(run):
     assert free.text.startswith(" 3, 4, 5, 1, 2, 3, 4, 5")
     assert some.text.startswith(" 3") and "4" not in some.text
     assert not much.text.startswith(" 3")
-    repeated = [figures(trace).repetition for trace in (free, some, much)]
+    repeated = [run_metrics(trace).repetition for trace in (free, some, much)]
     assert repeated[0] > 0.3 and repeated[1:] == [0.0, 0.0]
 
 
@@ -148,20 +148,20 @@ def test_layers_that_disagree(run):
     greedy, dola = run("Layers that disagree")
     assert greedy.text.startswith(" Au") and dola.text.startswith(" Au")
     assert "atomic mass" in dola.text and "atomic mass" not in greedy.text
-    assert figures(greedy).first_share == 1.0 and figures(dola).first_share < 0.7
+    assert run_metrics(greedy).first_share == 1.0 and run_metrics(dola).first_share < 0.7
 
 
 def test_drafts_that_pay(run):
     greedy, lookup, drafted = run("Drafts that pay")
     assert greedy.text == lookup.text == drafted.text
-    passes = [figures(trace).forward_passes for trace in (greedy, lookup, drafted)]
+    passes = [run_metrics(trace).forward_passes for trace in (greedy, lookup, drafted)]
     assert passes[0] > passes[1] > passes[2] and passes[2] < 0.6 * passes[0]
-    assert figures(lookup).accepted > 0 and figures(drafted).accepted > 0
+    assert run_metrics(lookup).accepted > 0 and run_metrics(drafted).accepted > 0
 
 
 def test_a_watermark_you_cannot_see(embedded, run):
     marked, plain = run("A watermark you cannot see")
-    assert figures(marked).green_share > 0.5
+    assert run_metrics(marked).green_share > 0.5
     fields = {"greenlist_ratio": 0.25, "scheme": "lefthash"}
     one, two = (
         detect(embedded.model, trace.sequences[0].token_ids, **fields) for trace in (marked, plain)

@@ -12,9 +12,9 @@ from engine.settings import Limits
 from engine.trace import Update
 from engine.trace.rounds import rounds
 from playground import Playground
-from playground.speculation.accounting import ledger
-from playground.speculation.drafters import PLAIN, Entrant, entrants
-from playground.speculation.race import Lane, News, Race, race
+from playground.speculation.accounting import accounting
+from playground.speculation.drafters import PLAIN, Drafter, all_drafters
+from playground.speculation.race import Lane, Race, RaceUpdate, race
 from playground.ui.speculative import form, markup
 from playground.ui.speculative.lanes import Screen
 from playground.ui.speculative.race import Track
@@ -105,14 +105,16 @@ def test_a_race_shows_the_ledgers_of_its_runs(raced, traces):
     speed, spent = rows(raced, 0), rows(raced, 1)
     assert [*speed] == [*spent] == [PLAIN, LOOKUP]
     for name, trace in zip(speed, traces, strict=True):
-        told = ledger(trace)
+        told = accounting(trace)
         passes = [told.tokens, told.target_passes, told.passes_saved]
         assert speed[name][3:6] == [str(count) for count in passes]
         drafted = [told.drafted, told.accepted, told.rejected, told.ignored]
         written = [told.tokens, told.accepted, told.resampled, told.bonus, told.plain]
         assert spent[name][:4] == [str(count) for count in drafted]
         assert spent[name][5:] == [*(str(count) for count in written), "yes"]
-    assert ledger(traces[1]).rejected and ledger(traces[1]).accepted, "the prompt shows both"
+    assert accounting(traces[1]).rejected and accounting(traces[1]).accepted, (
+        "the prompt shows both"
+    )
     assert speed[LOOKUP][-1] == f"yes, all {TOKENS} tokens"
     rate = float(speed[LOOKUP][0])
     assert rate == pytest.approx(TOKENS / float(speed[LOOKUP][2].split()[0]), rel=0.05)
@@ -122,7 +124,7 @@ def test_lanes_show_every_token_and_what_became_of_it(raced, traces):
     kept = ("chosen", "accepted", "bonus", "resampled")
     for lane, trace in enumerate(traces):
         assert "".join(tokens(raced, lane, kept)) == trace.text
-        told = ledger(trace)
+        told = accounting(trace)
         assert len(tokens(raced, lane, ["accepted"])) == told.accepted
         assert len(tokens(raced, lane, ["rejected"])) == told.rejected
         figures = raced.locator("#spec-lanes .lane").nth(lane)
@@ -142,7 +144,7 @@ def test_a_replay_has_all_lanes_on_one_clock(raced, traces):
     assert float(clock.input_value()) == pytest.approx(end / 10, rel=0.01)
     for _ in range(9):
         raced.click("#spec-lanes .play")
-    assert len(tokens(raced, 1, ["accepted"])) == ledger(traces[1]).accepted
+    assert len(tokens(raced, 1, ["accepted"])) == accounting(traces[1]).accepted
 
 
 def test_the_same_text_is_proved_token_by_token(raced):
@@ -201,9 +203,9 @@ def test_a_race_can_be_stopped_and_keeps_what_there_was(raced):
 
 
 def test_a_lane_has_the_times_of_its_run(lab):
-    entrants = (Entrant("Lookup", "prompt_lookup", {"prompt_lookup_num_tokens": 8}),)
-    screen, last = Screen(entrants, TOKENS), None
-    for news in race(lab, PROMPT, entrants, max_new_tokens=TOKENS):
+    all_drafters = (Drafter("Lookup", "prompt_lookup", {"prompt_lookup_num_tokens": 8}),)
+    screen, last = Screen(all_drafters, TOKENS), None
+    for news in race(lab, PROMPT, all_drafters, max_new_tokens=TOKENS):
         screen.hear(news)
         last = news.lane or last
     [lane] = json.loads(screen.told())["lanes"]
@@ -221,15 +223,15 @@ def test_of_a_tree_the_kept_branch_is_read_before_the_lost_ones():
         step(2, 0, 1, " deeper", "drafted", 0.1, round=1, verdict="ignored"),
         step(3, 1, 1, " own", "resampled", 0.5, round=1, verdict="resampled"),
     )
-    entrant = Entrant("Tree", "medusa")
-    screen = Screen((entrant,), 2)
-    screen.hear(News(0, entrant, 0.5, Update(0, steps, 3)))
+    drafter = Drafter("Tree", "medusa")
+    screen = Screen((drafter,), 2)
+    screen.hear(RaceUpdate(0, drafter, 0.5, Update(0, steps, 3)))
     [lane] = json.loads(screen.told())["lanes"]
     assert [token[0] for token in lane["tokens"]] == [" kept", " lost", " deeper", " own"]
     further = [
         step(id, None, 1, "\n", "rejected", 0.1, round=1, verdict="rejected") for id in range(4, 24)
     ]
-    screen.hear(News(0, entrant, 0.6, Update(0, tuple(further), 3)))
+    screen.hear(RaceUpdate(0, drafter, 0.6, Update(0, tuple(further), 3)))
     [lane] = json.loads(screen.told())["lanes"]
     texts = [token[0] for token in lane["tokens"]]
     assert texts == [" kept", " lost", " deeper", *["⏎"] * 6, " +14 ", " own"]
@@ -237,11 +239,11 @@ def test_of_a_tree_the_kept_branch_is_read_before_the_lost_ones():
 
 
 def test_an_entrant_that_cannot_run_says_why_in_its_lane():
-    entrant = Entrant("Nobody", "speculative", why_not="It has no draft.")
-    screen = Screen((entrant,), 4)
-    lane = Lane(entrant, error=entrant.why_not)
-    screen.hear(News(0, entrant, lane=lane))
-    screen.hear(News(0, entrant, result=Race((lane,))))
+    drafter = Drafter("Nobody", "speculative", unavailable_reason="It has no draft.")
+    screen = Screen((drafter,), 4)
+    lane = Lane(drafter, error=drafter.unavailable_reason)
+    screen.hear(RaceUpdate(0, drafter, lane=lane))
+    screen.hear(RaceUpdate(0, drafter, result=Race((lane,))))
     told = json.loads(screen.told())
     assert told["over"] and told["lanes"][0]["state"] == "failed"
     assert told["lanes"][0]["error"] == "It has no draft."
@@ -266,19 +268,19 @@ def test_races_wait_for_each_other_and_whoever_gives_up_leaves():
 
 def test_sliders_reach_the_strategies_that_have_such_settings_and_stay_within_limits(lab):
     few = Playground(lab.model, limits=Limits(draft_tokens=3))
-    early = Entrant("Exit", "early_exit", {"num_assistant_tokens": 8})
+    early = Drafter("Exit", "early_exit", {"num_assistant_tokens": 8})
     told = form.told(few, early, length=0, threshold=0.6, layer=5)
     assert told.settings == {
         "num_assistant_tokens": 3,
         "assistant_confidence_threshold": 0.6,
         "assistant_early_exit": 5,
     }
-    told = form.told(few, Entrant("Lookup", "prompt_lookup"), length=2, threshold=0.6, layer=5)
+    told = form.told(few, Drafter("Lookup", "prompt_lookup"), length=2, threshold=0.6, layer=5)
     assert told.settings == {"prompt_lookup_num_tokens": 2}
 
 
 def test_words_about_early_exit_are_of_the_layers_it_leaves_the_model_behind(lab):
-    early = next(one for one in entrants(lab) if one.strategy == "early_exit")
+    early = next(one for one in all_drafters(lab) if one.strategy == "early_exit")
     four, five = (
         form.told(lab, early, length=0, threshold=None, layer=layer).about for layer in (4, 5)
     )

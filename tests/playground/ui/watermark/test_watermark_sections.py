@@ -14,8 +14,8 @@ from playground import Playground
 from playground.ui.shared import html as tables
 from playground.ui.shared.jobs import Jobs
 from playground.ui.watermark import calibration_results as calibrated
-from playground.watermarks.attacks.strength import attack, curve
-from playground.watermarks.calibrate import Spec, calibrate
+from playground.watermarks.attacks.apply import attack, curve
+from playground.watermarks.calibrate import CalibrationSpec, calibrate
 from tests.playground.ui.browsing import (
     downloaded,
     opened,
@@ -216,7 +216,7 @@ def test_a_small_calibration_shows_and_saves_what_calibrate_gives(page, lab, fol
     page.click("#calibrate-calibrate")
     page.wait_for_selector("#calibrated-cost .js-plotly-plot", timeout=SLOW)
     fields = {"bias": 4.0, "greenlist_ratio": 0.25}
-    spec = Spec(fields=fields, texts=4, length=30, biases=(0.0,), others=4, keys=1)
+    spec = CalibrationSpec(fields=fields, texts=4, length=30, biases=(0.0,), others=4, keys=1)
     assert list(cache.glob("calibrations/*.json")), "it was kept, and not with the user's own"
     *_, last = calibrate(lab, spec)
     shown = cells(page, "#calibrated-table")

@@ -17,7 +17,14 @@ from playground.requests import Text
 from playground.watermarks.attacks import characters as attack_letters
 from playground.watermarks.attacks import rewriting as attack_writing
 from playground.watermarks.attacks import tokens as attack_tokens
-from playground.watermarks.attacks.registry import Attack, Hear, Stop, Stopped, Target, registered
+from playground.watermarks.attacks.registry import (
+    Attack,
+    OnTokens,
+    Stop,
+    Stopped,
+    Target,
+    registered,
+)
 
 __all__ = ["ATTACKS", "Attack", "Attacked", "Point", "Stopped", "attack", "curve"]
 
@@ -52,7 +59,7 @@ def attack(
     seed: int = 0,
     *,
     stop: Stop | None = None,
-    hear: Hear | None = None,
+    on_tokens: OnTokens | None = None,
 ) -> Attacked:
     """Attack a text, or the tokens it was written in; raises `Stopped` where ``stop`` was set.
 
@@ -65,9 +72,9 @@ def attack(
             f" least 0 and at most {found.highest}"
         )
     if isinstance(text, str):
-        target = Target(lab, text, tuple(lab.speller.ids(text)), stop, hear)
+        target = Target(lab, text, tuple(lab.speller.ids(text)), stop, on_tokens)
     else:
-        target = Target(lab, lab.speller.text(text), tuple(text), stop, hear)
+        target = Target(lab, lab.speller.text(text), tuple(text), stop, on_tokens)
     target.check_stop()
     changed = found.change(target, strength, Random(seed))
     written = changed if isinstance(changed, str) else lab.speller.text(changed)
@@ -82,7 +89,7 @@ def curve(
     seeds: Sequence[int] = (0,),
     *,
     stop: Stop | None = None,
-    hear: Hear | None = None,
+    on_tokens: OnTokens | None = None,
     **detection: Any,
 ) -> Iterator[Point]:
     """The score before and after an attack at every strength and from every seed, as each is known.
@@ -95,7 +102,7 @@ def curve(
     for strength in strengths:
         for seed in seeds:
             try:
-                attacked = attack(lab, ids, name, strength, seed, stop=stop, hear=hear)
+                attacked = attack(lab, ids, name, strength, seed, stop=stop, on_tokens=on_tokens)
             except Stopped:
                 return
             after = _scored(lab, attacked.ids, detection)

@@ -21,10 +21,10 @@ from engine.trace import Token, Trace
 from engine.trace.rounds import rounds
 from playground.lab import Playground
 from playground.speculation import chi_square
-from playground.speculation.drafters import Entrant, plainly
+from playground.speculation.drafters import Drafter, plain_baseline
 from playground.speculation.race import Stop
 
-ALARM = 0.001  # how often the test calls a right rule wrong
+SIGNIFICANCE = 0.001  # how often the test calls a right rule wrong
 DRAWS, LENGTH, TOP_K = 300, 2, 6
 LATE = {"medusa": 3}  # heads draft from the second token on, and one place is the model's own
 MOST_DRAWS = 5_000
@@ -45,7 +45,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Odds:
+class DistributionCheck:
     """What the test found. ``judged`` counts the drafted tokens that were judged in these draws and
     ``accepted`` those kept: with none the test says nothing about drafts.
 
@@ -53,7 +53,7 @@ class Odds:
     share of texts blindly from those possible; ``share`` is what is caught nine times of ten.
     """
 
-    entrant: Entrant
+    drafter: Drafter
     draws: int
     outcomes: tuple[Outcome, ...]
     pooled: int  # texts too rare to count alone
@@ -68,7 +68,7 @@ class Odds:
     @property
     def passed(self) -> bool:
         """Whether nothing speaks against the right distribution."""
-        return self.p_value >= ALARM
+        return self.p_value >= SIGNIFICANCE
 
     @property
     def words(self) -> str:
@@ -88,13 +88,13 @@ class Progress:
     stage: str
     done: int
     total: int
-    result: Odds | None = None
+    result: DistributionCheck | None = None
 
 
-def odds(
+def check_distribution(
     lab: Playground,
     prompt: str | Chat,
-    entrant: Entrant,
+    drafter: Drafter,
     *,
     draws: int = DRAWS,
     length: int | None = None,
@@ -107,15 +107,15 @@ def odds(
 
     Without a ``length`` texts have two tokens, or as many as it takes for a draft to be judged.
     """
-    if entrant.why_not:
-        raise PlaygroundError(entrant.why_not)
-    length = LATE.get(entrant.strategy, LENGTH) if length is None else length
+    if drafter.unavailable_reason:
+        raise PlaygroundError(drafter.unavailable_reason)
+    length = LATE.get(drafter.strategy, LENGTH) if length is None else length
     bounds = {"draws": (draws, 50, MOST_DRAWS), "length": (length, 1, 3), "top_k": (top_k, 2, 10)}
     for name, (value, low, high) in bounds.items():
         if not low <= value <= high:
             raise PlaygroundError(f"{name} is {value}; it must be from {low} to {high}")
     shaping = {"top_k": top_k, "temperature": temperature, "min_new_tokens": length}
-    return _Work(lab, prompt, entrant, draws, length, shaping, seed, stop).run()
+    return _Work(lab, prompt, drafter, draws, length, shaping, seed, stop).run()
 
 
 class _Stopped(Exception):
@@ -128,7 +128,7 @@ class _Work:
 
     lab: Playground
     prompt: str | Chat
-    entrant: Entrant
+    drafter: Drafter
     draws: int
     length: int
     shaping: Mapping[str, Any]
@@ -163,7 +163,7 @@ class _Work:
         """What plain sampling draws after a text."""
         # An end token is not allowed before the last place, wherever the run begins.
         shaping = {**self.shaping, "min_new_tokens": self.length - len(text)}
-        id, settings = plainly(self.lab, self.entrant, do_sample=True).choice
+        id, settings = plain_baseline(self.lab, self.drafter, do_sample=True).choice
         choice = (id, {**settings, **shaping})
         [trace] = self.lab.compare(
             self.prompt, [choice], prefix=text, max_new_tokens=1, seed=self.seed
@@ -177,12 +177,12 @@ class _Work:
 
     def _drawn(self) -> Generator[Progress, None, list[Trace]]:
         traces: list[Trace] = []
-        settings = {**self.entrant.settings, **self.shaping, "do_sample": True}
+        settings = {**self.drafter.settings, **self.shaping, "do_sample": True}
         seeds = iter(range(self.seed, self.seed + self.draws))
         while batch := list(islice(seeds, self.lab.limits.rows)):
             self._check()
             asked = [
-                (self.prompt, (self.entrant.strategy, {**settings, "seed": one})) for one in batch
+                (self.prompt, (self.drafter.strategy, {**settings, "seed": one})) for one in batch
             ]
             for update in self.lab.stream_each(asked, stop=self.stop, max_new_tokens=self.length):
                 if update.trace is not None:
@@ -200,7 +200,7 @@ class _Work:
 
     def _result(
         self, exact: Mapping[Text, float], spelled: Mapping[int, Token], traces: list[Trace]
-    ) -> Odds:
+    ) -> DistributionCheck:
         counts = Counter(trace.sequences[0].token_ids for trace in traces)
         drawn = len(traces)
         test = chi_square.chi_square(counts, exact, drawn)
@@ -214,8 +214,8 @@ class _Work:
             )
             for text in sorted({*exact, *counts}, key=lambda text: -exact.get(text, 0.0))
         ]
-        return Odds(
-            entrant=self.entrant,
+        return DistributionCheck(
+            drafter=self.drafter,
             draws=drawn,
             outcomes=tuple(outcomes),
             pooled=test.pooled,
@@ -224,6 +224,8 @@ class _Work:
             p_value=test.p_value,
             judged=sum(one.judged for one in drafted),
             accepted=sum(one.verdict == "accepted" for one in drafted),
-            caught=tuple((share, test.power(share, ALARM)) for share in (0.1, 0.2, 0.3, 0.5)),
-            share=test.detectable(0.9, ALARM),
+            caught=tuple(
+                (share, test.power(share, SIGNIFICANCE)) for share in (0.1, 0.2, 0.3, 0.5)
+            ),
+            share=test.detectable(0.9, SIGNIFICANCE),
         )
