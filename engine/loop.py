@@ -147,7 +147,7 @@ def _resume(answers: Mapping[_Live, Any]) -> None:
         for live, answer in answers.items():
             _go_on(live, answer)
         for question in [live.question for live in answers if live.question]:
-            question.begin()
+            question.start()
         answers = {live: None for live in answers if live.question}
 
 
@@ -155,7 +155,7 @@ def _go_on(live: _Live, answer: Any) -> None:
     with _alone(live):
         if live.question:
             question, live.question = live.question, None
-            answer = question()
+            answer = question.result()
         try:
             asked = live.decoding.send(answer)
         except StopIteration:

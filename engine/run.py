@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.accel.host_future import Asking, HostFuture, answered
+from engine.accel.host_future import HostFuture, fetch
 from engine.drafting.draft_model import Draft
 from engine.drafting.draft_tree import TreeDrafter
 from engine.errors import PlaygroundError
 from engine.interop.captured_run import Foreign
 from engine.prepare import Prepared
-from engine.sampling import drawn
+from engine.processors import process, sample
+from engine.sampling import multinomial
 from engine.stopping import StopRules
 from engine.trace import Stop
 from engine.trace.deferred_writer import DeferredWriter, Scores
@@ -132,8 +133,8 @@ class Run:
         [scores] = parts(places, "log_probs" if log_probs else "logits")
         stages, calls = [Stage(*reshaped)] if reshaped else [], self._model_calls()
         texts, given = [node.text for node in nodes], stages[-1].scores if stages else scores
-        processing = self._source.evaluator.processing
-        stages += processing(self._processors, texts, given, self.config.num_beams)
+        beams, graph_calls = self.config.num_beams, self._source.evaluator.graph_calls
+        stages += process(self._processors, texts, given, beams, graph_calls)
         self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
         self._seen = _Seen(nodes, Scores(places, scores, stages))
         return stages[-1].scores if stages else scores
@@ -143,9 +144,11 @@ class Run:
         """Whether a device may go on by itself: nobody else wants a part in what it does."""
         return self._alone and not self._processors and not self._source.evaluator.batching.others
 
-    def ask(self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any) -> Asking:
+    def ask(
+        self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any
+    ) -> Generator[HostFuture, Tensor, Tensor]:
         """What some work on scores and the like comes to, on the host: one question to a GPU."""
-        return answered(self._source.evaluator.deciding(work, *inputs, **constants))
+        return fetch(self._source.evaluator.graph_calls(work, *inputs, **constants))
 
     def best(self, nodes: Sequence[Node], count: int) -> Generator[HostFuture, Tensor, Best | None]:
         """The most probable tokens after each node, at least so many, where one question to a GPU
@@ -155,7 +158,7 @@ class Run:
         if not self.writer.waits or self._processors or count > TOP or len(readings) > 1:
             return None
         reading = readings.pop()
-        yield from answered(reading.asked)
+        yield from fetch(reading.asked)
         best = reading.best.rows([node.place.row for node in nodes])
         self.know(nodes, Known(best))
         return best
@@ -166,16 +169,16 @@ class Run:
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
         """Draw from probabilities made of the last scores, (…, vocab): (…, count) on the host."""
-        return self._possible(drawn(probs, count, self.generator))
+        return self._possible(multinomial(probs, count, self.generator))
 
     def sampled(self, nodes: Sequence[Node]) -> Generator[HostFuture, Tensor, list[int]]:
         """A token after each node, drawn from what the processors make of the model's logits."""
         places, calls = [node.place for node in nodes], self._model_calls()
         texts, beams = [node.text for node in nodes], self.config.num_beams
-        processing, given = self._source.evaluator.processing, self.logits(nodes)
-        asked = processing.drawn(self._processors, texts, given, beams, self.generator)
+        calls_of, given = self._source.evaluator.graph_calls, self.logits(nodes)
+        asked = sample(self._processors, texts, given, beams, self.generator, calls_of)
         self.recorder.charge(self._model_calls() - calls, 0)
-        tokens = yield from answered(asked)
+        tokens = yield from fetch(asked)
         self._seen = _Seen(nodes, Scores(places, given, asked.stages))
         return list(self._possible(tokens).flatten().tolist())
 

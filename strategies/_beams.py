@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.accel.graph_calls import highest
 from engine.accel.host_future import HostFuture
 from engine.run import Node, Pick, Run
 from engine.settings import setting
 from engine.trace import Stop
-from engine.trie.backend import Best
+from engine.trie.backend import Best, highest
 
 NEVER = -1.0e9  # added to a score that must not win
 

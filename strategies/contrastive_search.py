@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.accel.graph_calls import highest
 from engine.accel.graphs import bucket
 from engine.interop.custom_generate import custom_generate
 from engine.run import Node, Pick, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
+from engine.trie.backend import highest
 
 NUMBERS = 4  # of each candidate, the last of which decides
 ROOM = 512  # tokens that a GPU has room for at first

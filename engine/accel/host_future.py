@@ -1,7 +1,7 @@
-"""A question to a device, and its answer on the host.
+"""Pending device-to-host copies.
 
-Every answer of a GPU is waited for: so whoever asks goes on with something else until it is there.
-Knows how numbers come to the host. Refuses to know what they are.
+Reading a tensor of a GPU blocks the host until the GPU has computed it. A `HostFuture` starts the
+copy and lets the host go on with other work until the numbers are needed.
 """
 
 from __future__ import annotations
@@ -12,51 +12,48 @@ import torch
 from torch import Tensor
 
 
-def reached(device: torch.device, *, timed: bool = False) -> torch.Event | None:
-    """The event of a GPU having done what it was given up to now; None elsewhere."""
+def record_event(device: torch.device, *, timed: bool = False) -> torch.Event | None:
+    """Record an event behind all work queued on a GPU so far; None on other devices."""
     if device.type != "cuda":
         return None
-    event = torch.Event(device, enable_timing=timed)  # torch.cuda finds the stream in Python
+    event = torch.Event(device, enable_timing=timed)  # torch.cuda looks the stream up in Python
     event.record(torch.accelerator.current_stream(device.index))
     return event
 
 
 class HostFuture:
-    """Something a device was asked; to call it waits for the answer, on the host."""
+    """A tensor on its way to the host."""
 
-    def __init__(self, asked: Tensor) -> None:
-        # Copied right behind the work: a recording writes over its result when it is played again.
-        self._told = asked.to("cpu", non_blocking=True, copy=True)
-        self._there = reached(asked.device)
-
-    @property
-    def open(self) -> bool:
-        """Whether there is anything to wait for."""
-        return self._there is not None
+    def __init__(self, tensor: Tensor) -> None:
+        # The copy is queued right behind the work: a CUDA graph overwrites its result when
+        # replayed.
+        self._host = tensor.to("cpu", non_blocking=True, copy=True)
+        self._event = record_event(tensor.device)
 
     @property
-    def there(self) -> bool:
-        """Whether the answer has come."""
-        return self._there is None or self._there.query()
+    def pending(self) -> bool:
+        """Whether `result` may have to wait."""
+        return self._event is not None
 
-    def begin(self) -> None:
-        """Have the device work it out, now that everyone has asked: some wait for others to be
-        worked out with."""
+    @property
+    def done(self) -> bool:
+        """Whether the copy has arrived."""
+        return self._event is None or self._event.query()
 
-    def __call__(self) -> Tensor:
-        """The answer."""
-        there = self._there  # several may ask, on threads of their own
-        if there is not None:
-            there.synchronize()
-            # Some keep answers for long, and memory that a device writes to is dear.
-            self._told = self._told.clone()
-            self._there = None
-        return self._told
+    def start(self) -> None:
+        """Launch the work, where it waits to be batched with that of others."""
+
+    def result(self) -> Tensor:
+        """The tensor on the host; waits for it."""
+        event = self._event  # read once: several threads may call this
+        if event is not None:
+            event.synchronize()
+            # Out of pinned memory, which is scarce: some results are kept for long.
+            self._host = self._host.clone()
+            self._event = None
+        return self._host
 
 
-Asking = Generator[HostFuture, Tensor, Tensor]
-
-
-def answered(question: HostFuture) -> Asking:
-    """The answer to a question, for a generator to go on with when it has come."""
-    return (yield question) if question.open else question()
+def fetch(future: HostFuture) -> Generator[HostFuture, Tensor, Tensor]:
+    """Hand a pending future to the loop, which resumes this generator with the result."""
+    return (yield future) if future.pending else future.result()

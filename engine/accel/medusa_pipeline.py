@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from engine.accel.graphs import ROWS, bucket
-from engine.accel.host_future import HostFuture, answered, reached
+from engine.accel.host_future import HostFuture, fetch, record_event
 from engine.accel.kernels import kernels, tried
 from engine.drafting.draft_tree import Size, Tree, TreeDrafter, tree_of
 from engine.errors import PlaygroundError
@@ -103,7 +103,7 @@ class Ahead:
                 return None
             self._going = going = self._launched(reading, rows, table, cells)
             pool.evaluate_ahead(cells, going.table)
-        told = yield from answered(going.told)
+        told = yield from fetch(going.told)
         count, shape = len(nodes), (rows, *reading.told.shape[1:])
         ends = accumulate([rows, rows, START, rows, prod(shape)])
         own, given, start, higher, best, columns = told.tensor_split([*ends])
@@ -157,7 +157,7 @@ class _Moment:
     """A moment in what a device does."""
 
     def __init__(self, device: torch.device) -> None:
-        self._time, self._event = time.perf_counter(), reached(device, timed=True)
+        self._time, self._event = time.perf_counter(), record_event(device, timed=True)
 
     def ms_since(self, earlier: _Moment) -> float:
         """How long it took from another one."""

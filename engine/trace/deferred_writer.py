@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.accel.host_future import reached
+from engine.accel.host_future import record_event
 from engine.trace.distributions import GREEN_LIST, Stage, green, observed
 from engine.trace.gpu_statistics import Measuring
 from engine.trace.lazy_tuple import LazyTuple
@@ -101,7 +101,7 @@ class DeferredWriter:
 
     def ready(self) -> Any:
         """The CUDA event, where there is one, after which all that waits to be told is there."""
-        return reached(self._device)
+        return record_event(self._device)
 
     def tell(self, ready: Any = None) -> None:
         """Tell everything that waits; the scores are there after the event ``ready``."""

@@ -42,12 +42,12 @@ class Answer:
     @cached_property
     def numbers(self) -> list[float]:
         """All there are."""
-        return list(self._question().tolist())
+        return list(self._question.result().tolist())
 
     @cached_property
     def probs(self) -> list[float]:
         """The same as if all were log-probabilities: what probabilities they stand for."""
-        return list(self._question().float().exp().tolist())
+        return list(self._question.result().float().exp().tolist())
 
 
 def numbers_of(answer: Answer, parts: Sequence[Part], rows: range, picks: Picks) -> Numbers:

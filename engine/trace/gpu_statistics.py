@@ -100,8 +100,8 @@ class Measuring:
 
     def _keep(self, question: HostFuture, requests: Sequence[Request]) -> None:
         """Keep what the device reads until it has: nobody waits for the answer before."""
-        while self._read and (self._read[0][0].there or len(self._read) == MOST):
-            self._read.popleft()[0]()
+        while self._read and (self._read[0][0].done or len(self._read) == MOST):
+            self._read.popleft()[0].result()
         self._read.append((question, requests))
 
 

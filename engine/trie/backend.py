@@ -87,7 +87,7 @@ class Reading:
     @cached_property
     def best(self) -> Best:
         """That, when it has come."""
-        return Best.of(self.asked())
+        return Best.of(self.asked.result())
 
     def rows(self, at: Tensor) -> Reading:
         """What was said at some of the places."""
@@ -175,6 +175,12 @@ def most(scores: Tensor, count: int = TOP) -> Tensor:
     inside = blocks.gather(1, best[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
     at = inside.topk(count, dim=-1).indices
     return best.gather(-1, at // BLOCK) * BLOCK + at % BLOCK
+
+
+def highest(scores: Tensor, count: int) -> Tensor:
+    """The places of the highest scores in each row, (rows, count), highest first."""
+    # Of equal scores a CPU takes those that `generate` takes there.
+    return most(scores, count) if scores.device.type == "cuda" else scores.topk(count).indices
 
 
 def entropy(log_probs: Tensor) -> Tensor:

@@ -14,9 +14,8 @@ from weakref import WeakKeyDictionary, ref
 
 from torch import Tensor
 
-from engine.accel.graph_calls import Deciding
+from engine.accel.graph_calls import GraphCalls
 from engine.errors import PlaygroundError
-from engine.processors import Processing
 from engine.prompt import Prompt
 from engine.trace.gpu_statistics import Measuring
 from engine.trie.backend import Backend, Place
@@ -35,8 +34,7 @@ class Evaluator:
         self.backend = backend
         self.lock = lock or threading.Lock()
         self.measuring = Measuring()  # of what this model says
-        self.processing = Processing()
-        self.deciding = Deciding()
+        self.graph_calls = GraphCalls()
         self.batching = PassBatching()
         self._prompts: OrderedDict[tuple[tuple[int, ...], ...], Prompt] = OrderedDict()
         # A cell asked for again while somebody still holds what the model said there.

@@ -1,85 +1,83 @@
-"""Processors at work: what is recorded on a GPU is what each processor does when it is called."""
+"""Processors replayed as a graph, or batched with other draws, give what each gives when called."""
 
 import pytest
 import torch
-from transformers.generation import logits_process as theirs
+from transformers.generation import logits_process as library
 
-from engine.processors import Processing, _recordable, processed
-from engine.sampling import clocks
+from engine.accel.graph_calls import GraphCalls
+from engine.processors import are_recordable, process_directly, sample
+from engine.sampling import exponential_noise
 from engine.trace.distributions import Stage
 
 WARPERS = [
-    theirs.TemperatureLogitsWarper(0.7),
-    theirs.TopKLogitsWarper(40),
-    theirs.TopPLogitsWarper(0.9),
-    theirs.MinPLogitsWarper(0.02),
-    theirs.TypicalLogitsWarper(0.8),
-    theirs.EpsilonLogitsWarper(1e-3),
+    library.TemperatureLogitsWarper(0.7),
+    library.TopKLogitsWarper(40),
+    library.TopPLogitsWarper(0.9),
+    library.MinPLogitsWarper(0.02),
+    library.TypicalLogitsWarper(0.8),
+    library.EpsilonLogitsWarper(1e-3),
 ]
 
 
-def test_recorded_processors_leave_what_they_leave_one_by_one() -> None:
-    scores = torch.randn(3, 500) * 3
-    processing, before = Processing(), scores.clone()
-    for _ in range(3):
-        expected = processed(WARPERS, [(1,)] * 3, scores, beams=1)
-        recorded = processing.recorded(WARPERS, scores)
-        assert [stage.name for stage in recorded] == [stage.name for stage in expected]
-        for ours, theirs_ in zip(recorded, expected, strict=True):
-            assert torch.equal(ours.scores, theirs_.scores)
-    assert torch.equal(scores, before)
-
-
-def test_what_is_drawn_in_one_launch_is_what_is_drawn_afterwards() -> None:
-    scores, processing = torch.randn(3, 500) * 3, Processing()
-    ours, theirs_ = (torch.Generator().manual_seed(4) for _ in range(2))
-    for _ in range(3):
-        expected = processing.drawn(WARPERS, [(1,)] * 3, scores, 1, theirs_)
-        drawn = processing.draws.add(WARPERS, scores, clocks(scores, ours))
-        assert torch.equal(drawn(), expected())
-        same(drawn.stages, expected.stages)
-
-
-def test_what_several_want_drawn_is_drawn_together_and_each_gets_his_own() -> None:
-    processing = Processing()
-    ours, theirs_ = (torch.Generator().manual_seed(4) for _ in range(2))
-    wanted = [(WARPERS[:2], 1), (WARPERS[2:3], 3), (WARPERS, 2)]
-    every = [(some, torch.randn(rows, 500) * 3) for some, rows in wanted]
-    drawn = [processing.draws.add(some, scores, clocks(scores, ours)) for some, scores in every]
-    drawn[1].begin()
-    assert not processing.draws.waiting
-    for own, (some, scores) in zip(drawn, every, strict=True):
-        expected = processing.drawn(some, [(1,)] * len(scores), scores, 1, theirs_)
-        assert torch.equal(own(), expected())
-        same(own.stages, expected.stages)
-
-
-def test_a_draw_that_fails_fails_for_all_who_wait_for_it_and_for_nobody_else() -> None:
-    processing, scores = Processing(), torch.randn(1, 500)
-    failing = [
-        processing.draws.add(WARPERS[:4], scores, torch.ones(1, size)) for size in (500, 499)
-    ]
-    for own in failing:
-        with pytest.raises(RuntimeError, match="499"):
-            own()
-    assert int(processing.draws.add(WARPERS[:4], scores, torch.ones(1, 500))()) == scores.argmax()
-
-
-def same(stages: list[Stage], others: list[Stage]) -> None:
+def assert_equal(stages: list[Stage], others: list[Stage]) -> None:
     for own, other in zip(stages, others, strict=True):
         assert own.name == other.name and torch.equal(own.scores, other.scores)
 
 
-def test_only_processors_that_are_plain_numbers_are_recorded() -> None:
-    assert _recordable(WARPERS)
-    assert not _recordable([])
-    assert not _recordable([*WARPERS, theirs.RepetitionPenaltyLogitsProcessor(1.2)])
-    assert not _recordable([theirs.EtaLogitsWarper(0.1)])
+def test_processors_in_a_graph_leave_what_they_leave_when_called() -> None:
+    scores = torch.randn(3, 500) * 3
+    calls, before = GraphCalls(), scores.clone()
+    for _ in range(3):
+        expected = process_directly(WARPERS, [(1,)] * 3, scores, beams=1)
+        assert_equal(calls.process(WARPERS, scores), expected)
+    assert torch.equal(scores, before)
 
 
-def test_rows_of_different_lengths_go_together_where_nobody_looks_at_the_text() -> None:
+def test_a_draw_in_a_graph_equals_a_draw_without_one() -> None:
+    scores, calls = torch.randn(3, 500) * 3, GraphCalls()
+    ours, theirs = (torch.Generator().manual_seed(4) for _ in range(2))
+    for _ in range(3):
+        expected = sample(WARPERS, [(1,)] * 3, scores, 1, theirs, calls)
+        drawn = calls.sample(WARPERS, scores, exponential_noise(scores, ours))
+        assert torch.equal(drawn.result(), expected.result())
+        assert_equal(drawn.stages, expected.stages)
+
+
+def test_draws_of_several_runs_are_launched_together_and_each_gets_its_own_tokens() -> None:
+    calls = GraphCalls()
+    ours, theirs = (torch.Generator().manual_seed(4) for _ in range(2))
+    sizes = [(WARPERS[:2], 1), (WARPERS[2:3], 3), (WARPERS, 2)]
+    inputs = [(some, torch.randn(rows, 500) * 3) for some, rows in sizes]
+    draws = [calls.sample(some, rows, exponential_noise(rows, ours)) for some, rows in inputs]
+    draws[1].start()
+    assert not calls.waiting
+    for draw, (some, scores) in zip(draws, inputs, strict=True):
+        expected = sample(some, [(1,)] * len(scores), scores, 1, theirs, calls)
+        assert torch.equal(draw.result(), expected.result())
+        assert_equal(draw.stages, expected.stages)
+
+
+def test_a_failing_launch_fails_every_draw_in_it_and_no_later_one() -> None:
+    calls, scores = GraphCalls(), torch.randn(1, 500)
+    failing = [calls.sample(WARPERS[:4], scores, torch.ones(1, size)) for size in (500, 499)]
+    for draw in failing:
+        with pytest.raises(RuntimeError, match="499"):
+            draw.result()
+    assert int(calls.sample(WARPERS[:4], scores, torch.ones(1, 500)).result()) == scores.argmax()
+
+
+def test_only_processors_whose_state_is_numbers_are_recordable() -> None:
+    assert are_recordable(WARPERS)
+    assert not are_recordable([])
+    assert not are_recordable([*WARPERS, library.RepetitionPenaltyLogitsProcessor(1.2)])
+    assert not are_recordable([library.EtaLogitsWarper(0.1)])
+
+
+def test_texts_of_different_lengths_are_processed_together_where_no_processor_reads_them() -> None:
     scores = torch.randn(3, 100)
     texts = [(1,), (1, 2), (1, 2, 3)]
-    alone = [processed(WARPERS, [text], scores[[row]], beams=1) for row, text in enumerate(texts)]
-    for at, stage in enumerate(processed(WARPERS, texts, scores, beams=1)):
-        assert torch.equal(stage.scores, torch.cat([own[at].scores for own in alone]))
+    alone = [
+        process_directly(WARPERS, [text], scores[[row]], beams=1) for row, text in enumerate(texts)
+    ]
+    for number, stage in enumerate(process_directly(WARPERS, texts, scores, beams=1)):
+        assert torch.equal(stage.scores, torch.cat([own[number].scores for own in alone]))

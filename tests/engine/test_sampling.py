@@ -1,9 +1,9 @@
-"""Draws are torch's own: the same tokens, and the same ones after them."""
+"""Draws equal those of `torch.multinomial`, one after the other."""
 
 import pytest
 import torch
 
-from engine.sampling import NOTHING, default_generator, drawn
+from engine.sampling import IMPOSSIBLE, default_generator, multinomial
 
 
 def generator() -> torch.Generator:
@@ -12,23 +12,23 @@ def generator() -> torch.Generator:
 
 @pytest.mark.parametrize("shape", [(3000,), (1, 3000), (4, 3000)])
 @pytest.mark.parametrize("count", [1, 6])
-def test_draws_are_those_of_multinomial(shape: tuple[int, ...], count: int) -> None:
+def test_draws_equal_those_of_torch_multinomial(shape: tuple[int, ...], count: int) -> None:
     probs = (torch.randn(shape, generator=generator()) * 4).softmax(-1)
     probs[..., 100:2000] = 0.0
     ours, theirs = generator(), generator()
     for _ in range(20):
         expected = torch.multinomial(probs, count, generator=theirs)
-        assert drawn(probs, count, ours).tolist() == expected.tolist()
+        assert multinomial(probs, count, ours).tolist() == expected.tolist()
     assert torch.equal(ours.get_state(), theirs.get_state())
 
 
-def test_nothing_is_drawn_from_nothing() -> None:
+def test_a_row_without_a_possible_token_draws_none() -> None:
     cut = torch.full((2, 50), -torch.inf)
     cut[0, 7] = 0.0
-    assert drawn(cut.softmax(-1), 1, generator()).tolist() == [[7], [NOTHING]]
-    assert drawn(torch.zeros(50), 1, generator()).tolist() == [NOTHING]
+    assert multinomial(cut.softmax(-1), 1, generator()).tolist() == [[7], [IMPOSSIBLE]]
+    assert multinomial(torch.zeros(50), 1, generator()).tolist() == [IMPOSSIBLE]
 
 
-def test_on_a_cpu_set_seed_seeds_the_default_generator() -> None:
+def test_set_seed_seeds_the_default_generator_of_the_cpu() -> None:
     torch.manual_seed(3)
     assert default_generator(torch.device("cpu")).initial_seed() == 3

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from engine import processors as processing
-from engine.accel import graph_calls as deciding
-from engine.accel.graph_calls import Deciding, highest
+from engine import processors
+from engine.accel import graph_calls
+from engine.accel.graph_calls import GraphCalls
 from engine.accel.graphs import Graphs
 from engine.accel.host_future import HostFuture
 from engine.trace.distributions import Stage
 from engine.trie import backend
-from engine.trie.backend import most
+from engine.trie.backend import highest, most
 from playground import Playground
 from tests.recordings import as_on_a_gpu
 from tests.tiny import tiny
@@ -26,8 +26,8 @@ def test_a_cpu_does_the_work_as_it_is_asked_for() -> None:
         asked.append(count)
         return scores.topk(count).values
 
-    answer = Deciding()(work, torch.tensor([3.0, 1.0, 2.0]), count=2)
-    assert answer().tolist() == [3, 2] and asked == [2] and not answer.open
+    answer = GraphCalls()(work, torch.tensor([3.0, 1.0, 2.0]), count=2)
+    assert answer.result().tolist() == [3, 2] and asked == [2] and not answer.pending
 
 
 def test_nobody_waits_for_a_device_before_all_have_asked_it(
@@ -40,23 +40,23 @@ def test_nobody_waits_for_a_device_before_all_have_asked_it(
     class Slow(HostFuture):
         """A question to a device that takes its time."""
 
-        open = True
+        pending = True
 
         def __init__(self, asked: torch.Tensor) -> None:
             super().__init__(asked)
             told.append("asked")
 
-        def __call__(self) -> torch.Tensor:
+        def result(self) -> torch.Tensor:
             told.append("waited")
-            return super().__call__()
+            return super().result()
 
-    class SlowDrawn(Slow):
+    class SlowSampled(Slow):
         def __init__(self, stages: list[Stage], tokens: torch.Tensor) -> None:
             super().__init__(tokens)
             self.stages = stages
 
-    monkeypatch.setattr(deciding, "HostFuture", Slow)
-    monkeypatch.setattr(processing, "Drawn", SlowDrawn)
+    monkeypatch.setattr(graph_calls, "HostFuture", Slow)
+    monkeypatch.setattr(processors, "Sampled", SlowSampled)
     traces = lab.compare("a few words", runs, max_new_tokens=6)
     assert [trace.steps for trace in traces] == [trace.steps for trace in expected]
     assert told[:8] == ["asked"] * 4 + ["waited"] * 4
@@ -77,7 +77,7 @@ def test_what_a_tick_finds_most_probable_is_asked_for_once_by_all_runs(
         expected = texts(shared)
         with monkeypatch.context() as patch:
             as_on_a_gpu(patch)
-            for name, module in (("tick", backend), ("run", deciding)):
+            for name, module in (("tick", backend), ("run", graph_calls)):
                 told = partial(_told, asked, name)
                 patch.setattr(module, "HostFuture", told)
             assert texts(shared) == expected
