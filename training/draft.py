@@ -1,12 +1,12 @@
-"""Trains what drafts for the embedded model, and measures how much of it the model keeps.
+"""Trains a draft model and Medusa heads for the embedded model, and measures their acceptance.
 
     python training/draft.py [--model smollm2] [--into models]
 
-The model writes texts (``writing``, on the prompts of ``prompts``), a draft model of a few layers
-and draft heads learn what it says there (``distilling``), both are kept in eight bits, read back
-and held against texts of prompts they never saw (``measuring``). Texts, order and first weights
-follow from the seed. Needs torch and transformers, and a GPU of 141 GB, or ``--tiny`` to see that
-it works.
+The model writes texts (``corpus``, from the prompts in ``prompts``). A draft model of a few layers
+and draft heads are distilled from its distributions there (``distillation``), saved as int8, read
+back and evaluated on texts of held-out prompts (``evaluation``). Texts, their order and the initial
+weights are determined by the seed. Needs torch and transformers and a GPU with 141 GB; ``--tiny``
+is a quick trial run on any machine.
 """
 
 from __future__ import annotations
@@ -16,56 +16,76 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# The repository is run from its folder, it is not an installed package.
+# The scripts run from the repository, which is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from engine.drafting.heads import Heads
-from training.distilling import Course, batches, draft_loss, heads_loss, learn, small, states_of
-from training.lesson import FEW, NAME, arguments, begun, read_back, save, tell
-from training.measuring import acceptance, heads_acceptance
+from training.common import (
+    NAME,
+    TINY,
+    argument_parser,
+    load_weights,
+    prepare,
+    save_report,
+    save_weights,
+)
+from training.distillation import (
+    Schedule,
+    batches,
+    draft_from_layers,
+    draft_loss,
+    draft_states,
+    heads_loss,
+    train,
+)
+from training.evaluation import acceptance, heads_acceptance
 
 
 def main() -> None:
     options = _options()
-    model, training, held_back, output, kept, told = begun(options)
+    model, training, held_out, output, kept, report = prepare(options)
 
-    draft = small(model.module, options.layers)
-    course = Course(options.step_texts, options.draft_steps, options.draft_rate)
-    given = batches(training, course.texts, options.seed)
-    told["draft_loss"] = learn(draft, draft_loss(draft, output[kept]), given, course)
-    save(draft, kept, {"layers": len(options.layers)}, f"{NAME}-draft", options.into)
-    read_back(draft, f"{NAME}-draft", options.into)
-    told["draft_acceptance"] = acceptance(states_of(draft), kept, output, held_back)
-    print(told["draft_acceptance"], flush=True)
+    draft = draft_from_layers(model.module, options.layers)
+    schedule = Schedule(options.step_texts, options.draft_steps, options.draft_rate)
+    data = batches(training, schedule.texts, options.seed)
+    report["draft_loss"] = train(draft, draft_loss(draft, output[kept]), data, schedule)
+    save_weights(draft, kept, {"layers": len(options.layers)}, f"{NAME}-draft", options.into)
+    load_weights(draft, f"{NAME}-draft", options.into)
+    report["draft_acceptance"] = acceptance(draft_states(draft), kept, output, held_out)
+    print(report["draft_acceptance"], flush=True)
 
     module: Any = model.module
     embedding = module.get_input_embeddings().weight.detach()
     about = {"inner": options.inner, "depth": options.depth, "layers": options.read}
     heads = Heads(embedding, output, kept, **about).to(model.device)
     heads.begin()
-    course = Course(options.step_texts // 2, options.heads_steps, options.heads_rate)
-    given = batches(training, course.texts, options.seed + 1)
-    told["heads_loss"] = learn(heads, heads_loss(heads), given, course)
-    save(heads, kept, about, f"{NAME}-heads", options.into)
-    read_back(heads, f"{NAME}-heads", options.into)
-    told["heads_acceptance"] = heads_acceptance(heads, output, held_back)
-    print(told["heads_acceptance"], flush=True)
-    tell(told, NAME, options.into)
+    schedule = Schedule(options.step_texts // 2, options.heads_steps, options.heads_rate)
+    data = batches(training, schedule.texts, options.seed + 1)
+    report["heads_loss"] = train(heads, heads_loss(heads), data, schedule)
+    save_weights(heads, kept, about, f"{NAME}-heads", options.into)
+    load_weights(heads, f"{NAME}-heads", options.into)
+    report["heads_acceptance"] = heads_acceptance(heads, output, held_out)
+    print(report["heads_acceptance"], flush=True)
+    save_report(report, NAME, options.into)
 
 
 def _options() -> argparse.Namespace:
-    known = arguments(__doc__.splitlines()[0])
-    known.add_argument("--layers", type=int, nargs="+", default=[0, 15, 29])
-    known.add_argument("--draft-steps", type=int, default=2500)
-    known.add_argument("--draft-rate", type=float, default=3e-3)
-    known.add_argument("--read", type=int, nargs="+", default=[10, 20, 30], help="by heads")
-    known.add_argument("--inner", type=int, default=1536)
-    known.add_argument("--depth", type=int, default=4)
-    known.add_argument("--heads-steps", type=int, default=5000)
-    known.add_argument("--heads-rate", type=float, default=1e-3)
-    options = known.parse_args()
+    parser = argument_parser(__doc__.splitlines()[0])
+    parser.add_argument(
+        "--layers", type=int, nargs="+", default=[0, 15, 29], help="initial layers of the draft"
+    )
+    parser.add_argument("--draft-steps", type=int, default=2500)
+    parser.add_argument("--draft-rate", type=float, default=3e-3)
+    parser.add_argument(
+        "--read", type=int, nargs="+", default=[10, 20, 30], help="layers that the heads read"
+    )
+    parser.add_argument("--inner", type=int, default=1536, help="inner width of a head")
+    parser.add_argument("--depth", type=int, default=4, help="number of heads")
+    parser.add_argument("--heads-steps", type=int, default=5000)
+    parser.add_argument("--heads-rate", type=float, default=1e-3)
+    options = parser.parse_args()
     if options.tiny:
-        vars(options).update(FEW, draft_steps=4, heads_steps=4)
+        vars(options).update(TINY, draft_steps=4, heads_steps=4)
     return options
 
 

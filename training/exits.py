@@ -1,13 +1,13 @@
-"""Trains exits behind the embedded model's first layers, and measures how often they are right.
+"""Trains early exits for the embedded model's first layers, and measures how often they are right.
 
     python training/exits.py [--model smollm2] [--exits 2 4 8] [--into models]
 
-An exit makes of the state after some layers what the model would say in the end. All learn together
-from the same texts as other drafts do (``writing``), are kept in eight bits, read back and held
-against texts of prompts they never saw. What one gives at most follows from how often it is right,
-and from how much of the model it runs for a token: passes that judge several tokens are taken to
-cost no more than for one, and nothing else to cost anything. Needs torch and transformers, and a
-GPU of 141 GB, or ``--tiny`` to see that it works.
+An exit predicts the model's final distribution from the state after some layers. All exits are
+distilled together from the same texts as the other drafters (``corpus``), saved as int8, read back
+and evaluated on texts of held-out prompts. The report includes an upper bound of the speed-up, from
+the accuracy of an exit and the share of the model's weights it reads per token; it assumes that
+verifying several tokens costs as much as one, and that nothing else takes time. Needs torch and
+transformers and a GPU with 141 GB; ``--tiny`` is a quick trial run on any machine.
 """
 
 from __future__ import annotations
@@ -18,78 +18,83 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# The repository is run from its folder, it is not an installed package.
+# The scripts run from the repository, which is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from engine.drafting.exits import Exit
-from training.distilling import Batch, Course, batches, learn, unlike
-from training.lesson import FEW, NAME, arguments, begun, read_back, save, tell
-from training.measuring import acceptance
-
-# isort: split
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 from transformers import PreTrainedModel
 
-LONGEST = 8  # tokens of a draft that are thought of
+from engine.drafting.exits import Exit
+from training.common import (
+    NAME,
+    TINY,
+    argument_parser,
+    load_weights,
+    prepare,
+    save_report,
+    save_weights,
+)
+from training.distillation import Batch, Schedule, batches, distillation_loss, train
+from training.evaluation import acceptance
+
+LONGEST = 8  # drafted tokens per round considered for the upper bound
 
 
 def main() -> None:
     options = _options()
-    model, training, held_back, output, kept, told = begun(options)
+    model, training, held_out, output, kept, report = prepare(options)
     module: Any = model.module
     norm = module.base_model.norm
     exits = nn.ModuleDict({str(layers): Exit(norm, options.inner) for layers in options.exits})
-    course = Course(options.step_texts, options.steps, options.rate)
-    given = batches(training, course.texts, options.seed)
-    told["loss"] = learn(exits, exits_loss(exits, output[kept]), given, course)
-    save(exits, kept, {"inner": options.inner}, f"{NAME}-exits", options.into)
-    read_back(exits, f"{NAME}-exits", options.into)
-    told["acceptance"] = {}
-    for place, (layers, leaving) in enumerate(exits.items()):
-        right = acceptance(_behind(leaving, place), kept, output, held_back)
-        cost = share(module, int(layers), leaving, output[kept])
-        faster, length = at_most(right["greedy"], cost)
-        estimate = {"cost": round(cost, 3), "at_most": faster, "with_drafts_of": length}
-        told["acceptance"][layers] = {**right, **estimate}
-        print(layers, told["acceptance"][layers], flush=True)
-    tell(told, f"{NAME}-exits", options.into)
+    schedule = Schedule(options.step_texts, options.steps, options.rate)
+    data = batches(training, schedule.texts, options.seed)
+    report["loss"] = train(exits, exits_loss(exits, output[kept]), data, schedule)
+    save_weights(exits, kept, {"inner": options.inner}, f"{NAME}-exits", options.into)
+    load_weights(exits, f"{NAME}-exits", options.into)
+    report["acceptance"] = {}
+    for place, (layers, exit) in enumerate(exits.items()):
+        measured = acceptance(_exit_states(exit, place), kept, output, held_out)
+        cost = relative_cost(module, int(layers), exit, output[kept])
+        speed_up, length = upper_bound(measured["greedy"], cost)
+        estimate = {"cost": round(cost, 3), "at_most": speed_up, "with_drafts_of": length}
+        report["acceptance"][layers] = {**measured, **estimate}
+        print(layers, report["acceptance"][layers], flush=True)
+    save_report(report, f"{NAME}-exits", options.into)
 
 
-def _behind(leaving: nn.Module, place: int) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda tokens, states: leaving(states[:, :, place])
+def _exit_states(exit: nn.Module, place: int) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda tokens, states: exit(states[:, :, place])
 
 
 def exits_loss(exits: nn.ModuleDict, output: Tensor) -> Callable[[Batch], Tensor]:
-    """How unlike the model exits are that read its states, the first the first of them, and so on:
-    all together."""
+    """Return the mean loss of all exits; exit number i reads the states at index i."""
 
     def loss(batch: Batch) -> Tensor:
-        states = enumerate(exits.values())
         losses = [
-            unlike(linear(leaving(batch.states[:, :, place]), output), batch, output)
-            for place, leaving in states
+            distillation_loss(linear(exit(batch.states[:, :, place]), output), batch, output)
+            for place, exit in enumerate(exits.values())
         ]
         return torch.stack(losses).mean()
 
     return loss
 
 
-def share(model: PreTrainedModel, layers: int, leaving: nn.Module, output: Tensor) -> float:
-    """What a token costs there, as a share of a pass: of the weights that are read for it."""
+def relative_cost(model: PreTrainedModel, layers: int, exit: nn.Module, output: Tensor) -> float:
+    """Return the weights read per drafted token as a share of those of a whole forward pass."""
     body: Any = model.base_model
     layer = _size(body.layers[0])
     head: Any = model.get_output_embeddings()  # type: ignore[no-untyped-call]  # transformers has no types here
     whole = layer * len(body.layers) + _size(head)
-    return (layer * layers + _size(leaving) + output.numel()) / whole
+    return (layer * layers + _size(exit) + output.numel()) / whole
 
 
-def at_most(right: float, cost: float) -> tuple[float, int]:
-    """How many times as fast as plain decoding one can be with drafts of some length, and which."""
+def upper_bound(accuracy: float, cost: float) -> tuple[float, int]:
+    """Return the largest possible speed-up over plain decoding, and the draft length for it."""
     found = []
     for length in range(1, LONGEST + 1):
-        tokens = sum(right**at for at in range(length + 1))  # that a pass gives
+        tokens = sum(accuracy**place for place in range(length + 1))  # expected per round
         found.append((round(tokens / (1 + length * cost), 3), length))
     return max(found)
 
@@ -99,14 +104,16 @@ def _size(module: nn.Module) -> int:
 
 
 def _options() -> argparse.Namespace:
-    known = arguments(__doc__.splitlines()[0])
-    known.add_argument("--exits", type=int, nargs="+", default=[2, 4, 8], help="after layers")
-    known.add_argument("--inner", type=int, default=2048)
-    known.add_argument("--steps", type=int, default=5000)
-    known.add_argument("--rate", type=float, default=4e-3)
-    options = known.parse_args()
+    parser = argument_parser(__doc__.splitlines()[0])
+    parser.add_argument(
+        "--exits", type=int, nargs="+", default=[2, 4, 8], help="layers before each exit"
+    )
+    parser.add_argument("--inner", type=int, default=2048, help="inner width of an exit")
+    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--rate", type=float, default=4e-3)
+    options = parser.parse_args()
     if options.tiny:
-        vars(options).update(FEW, steps=4)
+        vars(options).update(TINY, steps=4)
     options.read = [*options.exits, -1]
     return options
 

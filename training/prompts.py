@@ -1,9 +1,9 @@
-"""What the model is asked to write about while drafts are trained for it.
+"""Prompts for the training texts.
 
-Three sources, none from outside the repository: requests that the model makes up itself behind an
-empty user's turn (Xu et al. 2024, "Magpie"), requests put together from the lists below, and
-beginnings and passages of the public-domain ``playground/watermarks/human_texts.txt``. One in
-ten subjects, code beginnings and passages is held back for measuring.
+Three sources, all in the repository: requests that the model generates itself after an empty user
+turn (Xu et al. 2024, "Magpie"), requests combined from the lists below, and passages of the
+public-domain ``playground/watermarks/human_texts.txt``. One in ten subjects, code openings and
+passages is held out for evaluation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from playground.watermarks.human_texts import passages
 
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-HELD_BACK = 10  # one of so many is kept for measuring
+HELD_OUT = 10  # one in this many is for evaluation
 
 SUBJECTS = """
 volcanoes|the moon|bees|the French Revolution|photosynthesis|bicycles|coffee|sleep|black holes|chess
@@ -40,7 +40,7 @@ Write a Python function that has to do with {0}.|Write a speech in praise of {0}
 Make a table about {0} and {1}.|I am worried about {0}. What can I do?|Write a product text for {0}.
 """.replace("\n", "|")
 
-MANNERS = """
+STYLES = """
 |Keep it short.|Be detailed.|Use simple words.|Answer in bullet points.|Give an example.
 Write for experts.|Use a friendly tone.|Answer in one paragraph.|Number your points.
 """.replace("\n", "|").removeprefix("|")
@@ -109,43 +109,43 @@ The best way to learn|Last summer, my brother and I|The king called his three so
 
 
 class Prompt(NamedTuple):
-    """Tokens that are given, and whether what follows is a request the model makes up."""
+    """Token ids, and whether the model first generates the user's request itself."""
 
     ids: list[int]
-    made_up: bool = False
+    generates_request: bool = False
 
 
 class Prompts:
-    """Draws prompts, for training or from what is held back."""
+    """Draws random prompts, for training or for evaluation."""
 
-    def __init__(self, tokenizer: Any, seed: int, *, held_back: bool) -> None:
+    def __init__(self, tokenizer: Any, seed: int, *, held_out: bool) -> None:
         self._tokenizer = tokenizer
         self._random = Random(seed)
-        self._held_back = held_back
-        self._subjects = self._own(_split(SUBJECTS))
-        self._passages = self._own([passage.text for passage in passages()])
-        self._code = self._own(CODE)
+        self._held_out = held_out
+        self._subjects = self._select(_split(SUBJECTS))
+        self._passages = self._select([passage.text for passage in passages()])
+        self._code = self._select(CODE)
 
     def draw(self) -> Prompt:
-        """One prompt of some kind."""
+        """Return a random prompt."""
         kind = self._random.choices(
-            (self._nothing, self._request, self._task, self._beginning, self._opening),
+            (self._magpie, self._request, self._task, self._excerpt, self._opening),
             (34, 22, 12, 16, 16),
         )
         return kind[0]()
 
-    def _own(self, every: Any) -> list[Any]:
-        return [one for at, one in enumerate(every) if (at % HELD_BACK == 3) == self._held_back]
+    def _select(self, items: Any) -> list[Any]:
+        return [item for at, item in enumerate(items) if (at % HELD_OUT == 3) == self._held_out]
 
-    def _nothing(self) -> Prompt:
-        """A chat in which the user is still to say something."""
+    def _magpie(self) -> Prompt:
+        """A chat that ends where the user's message begins."""
         start = f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n"
-        return Prompt(self._ids(start), made_up=True)
+        return Prompt(self._ids(start), generates_request=True)
 
     def _request(self) -> Prompt:
-        one, other = self._random.sample(self._subjects, 2)
-        asked = self._random.choice(_split(REQUESTS)).format(one, other)
-        return self._chat(f"{asked} {self._random.choice(MANNERS.split('|'))}".strip())
+        subjects = self._random.sample(self._subjects, 2)
+        request = self._random.choice(_split(REQUESTS)).format(*subjects)
+        return self._chat(f"{request} {self._random.choice(STYLES.split('|'))}".strip())
 
     def _task(self) -> Prompt:
         passage = self._random.choice(self._passages).split()
@@ -153,8 +153,8 @@ class Prompts:
         part = " ".join(passage[at : at + self._random.randrange(25, 110)])
         return self._chat(f"{self._random.choice(_split(TASKS))}\n\n{part}")
 
-    def _beginning(self) -> Prompt:
-        """A few words out of a passage, to be continued as they are."""
+    def _excerpt(self) -> Prompt:
+        """A few words of a passage, without a chat template."""
         passage = self._random.choice(self._passages).split()
         at = self._random.randrange(len(passage) - 30)
         return Prompt(self._ids(" ".join(passage[at : at + self._random.randrange(3, 30)])))
@@ -166,8 +166,8 @@ class Prompts:
         opening = self._random.choice(_split(OPENINGS))
         return Prompt(self._ids(self._random.choice((opening, f"{opening} {subject}"))))
 
-    def _chat(self, said: str) -> Prompt:
-        messages = [{"role": "user", "content": said}]
+    def _chat(self, message: str) -> Prompt:
+        messages = [{"role": "user", "content": message}]
         text = self._tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=False
         )
@@ -177,5 +177,5 @@ class Prompts:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
 
 
-def _split(several: str) -> list[str]:
-    return [one for one in several.split("|") if one]
+def _split(joined: str) -> list[str]:
+    return [item for item in joined.split("|") if item]

@@ -36,9 +36,7 @@ class Model:
     def context_length(self) -> int | None:
         """The largest number of positions, or None if the model has no such limit."""
         config = self.module.config.get_text_config(decoder=True)
-        if hasattr(
-            config, "relative_attention_num_buckets"
-        ):  # T5 has none, though it may declare one
+        if hasattr(config, "relative_attention_num_buckets"):  # T5: unlimited, despite its config
             return None
         keys = ("max_position_embeddings", "n_positions", "max_seq_len")
         return next((int(n) for n in (getattr(config, key, None) for key in keys) if n), None)
