@@ -9,6 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+from torch.distributions import Binomial
+
 MARKED, UNMARKED, TOO_SHORT = "marked", "not marked", "too short to say"
 
 
@@ -71,37 +74,17 @@ def normal_tail(z: float) -> float:
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
-def binomial_tail(successes: int, trials: int, chance: float) -> float:
-    """P(X >= successes) for a binomial X, summed term by term from the nearer side."""
+def binomial_tail(successes: int, trials: int, probability: float) -> float:
+    """P(X >= successes) for a binomial X, in double precision."""
     if successes <= 0:
         return 1.0
-    if successes > trials or chance <= 0:
+    if successes > trials or probability <= 0:
         return 0.0
-    if chance >= 1:
+    if probability >= 1:
         return 1.0
-    if successes > trials * chance:
-        return min(1.0, _upper(successes, trials, chance))
-    # Not to reach k successes is to have more than n - k failures.
-    return max(0.0, 1 - _upper(trials - successes + 1, trials, 1 - chance))
-
-
-def _upper(successes: int, trials: int, chance: float) -> float:
-    """The tail above the mean: each term is smaller than the one before."""
-    odds = chance / (1 - chance)
-    log_first = (
-        math.lgamma(trials + 1)
-        - math.lgamma(successes + 1)
-        - math.lgamma(trials - successes + 1)
-        + successes * math.log(chance)
-        + (trials - successes) * math.log1p(-chance)
-    )
-    total = term = 1.0
-    for reached in range(successes, trials):
-        term *= (trials - reached) / (reached + 1) * odds
-        total += term
-        if term < total * 1e-17:
-            break
-    return math.exp(log_first) * total
+    counts = torch.arange(successes, trials + 1, dtype=torch.float64)
+    binomial = Binomial(trials, torch.tensor(probability, dtype=torch.float64), validate_args=False)
+    return min(1.0, binomial.log_prob(counts).logsumexp(0).exp().item())
 
 
 def verdict(score: Score, independent: Score, z_threshold: float, chance: Chance) -> str:
