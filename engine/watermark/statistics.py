@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.distributions import Binomial
@@ -83,8 +84,9 @@ def binomial_tail(successes: int, trials: int, probability: float) -> float:
     if probability >= 1:
         return 1.0
     counts = torch.arange(successes, trials + 1, dtype=torch.float64)
-    binomial = Binomial(trials, torch.tensor(probability, dtype=torch.float64), validate_args=False)
-    return min(1.0, binomial.log_prob(counts).logsumexp(0).exp().item())
+    each = torch.tensor(probability, dtype=torch.float64)
+    binomial: Any = Binomial(trials, each, validate_args=False)  # torch has no types here
+    return min(1.0, float(binomial.log_prob(counts).logsumexp(0).exp()))
 
 
 def verdict(score: Score, independent: Score, z_threshold: float, chance: Chance) -> str:
