@@ -111,13 +111,13 @@ def test_the_readmes_strategy_runs_as_written(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_readmes_view_draws_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_register, "_REGISTER", {})
+    monkeypatch.setattr(_register, "_REGISTRY", {})
     scope: dict[str, Any] = {"__name__": "kept"}
     exec(example("### Add a view"), scope)
     runs = ["greedy", ("sample", {"top_k": 3})]
     traces = Playground(tiny("llama")).compare("hi", runs, max_new_tokens=4)
     [view] = _register.applicable(traces)
-    assert scope["_info"](traces).by_run[1] == ("sample", (3, 3, 3, 3))
+    assert scope["_info"](traces)[1] == ("sample", [3, 3, 3, 3])
     assert view.draw(traces).data[0].y == (SIZE,) * 4
 
 

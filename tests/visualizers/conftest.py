@@ -1,10 +1,13 @@
-"""Real traces of every family of strategies, and of everything a trace can have been through."""
+"""Traces of every kind of strategy, and an example of every other input that figures declare."""
+
+from typing import Any
 
 import pytest
 
 from engine.trace import Trace
 from playground import Playground
-from tests.visualizers.samples import forked, old, scored, unseen
+from tests.visualizers.samples import forked, scored, uncaptured, version_1
+from tests.visualizers.samples import inputs as sample_inputs
 
 RUNS = (
     "greedy",
@@ -20,7 +23,7 @@ RUNS = (
 
 @pytest.fixture(scope="session")
 def real(embedded: Playground) -> dict[str, Trace]:
-    """One run of the embedded model per family, by strategy."""
+    """One run of the embedded model per kind of strategy, by strategy."""
     drafted = ("speculative", {"assistant_model": embedded.model, "num_assistant_tokens": 4})
     traces = [
         trace
@@ -33,7 +36,25 @@ def real(embedded: Playground) -> dict[str, Trace]:
 
 @pytest.fixture(scope="session")
 def every_kind(real: dict[str, Trace]) -> list[Trace]:
-    """Those, and a fork, an old trace, one with a step nobody saw, and texts given to be scored."""
+    """Those, a fork, a trace of version 1, traces with an uncaptured step, and scored texts."""
     sample = real["sample"]
-    extras = [forked(sample, 3), old(sample), unseen(sample, 2), unseen(sample, 0)]
+    extras = [forked(sample, 3), version_1(sample), uncaptured(sample, 2), uncaptured(sample, 0)]
     return [*real.values(), *extras, scored(sample), scored(sample, "sample", top_k=3)]
+
+
+@pytest.fixture(scope="session")
+def inputs() -> dict[type, list[Any]]:
+    """Examples of the inputs that figures of other data than traces declare, by type."""
+    return sample_inputs()
+
+
+@pytest.fixture(scope="session")
+def strategy_runs(embedded: Playground) -> list[Trace]:
+    """Real runs of the strategies that have figures of their own."""
+    runs = [
+        "contrastive_search",
+        ("dola", {"repetition_penalty": 1.2}),
+        ("diverse_beam_search", {"num_return_sequences": 3, "diversity_penalty": 2.0}),
+        ("constrained_beam_search", {"force_words": ["river", "of art"], "num_beams": 4}),
+    ]
+    return embedded.compare("The capital of France is", runs, max_new_tokens=10, seed=0)

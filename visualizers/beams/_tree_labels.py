@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from visualizers._shared import style as style
 from visualizers.beams._tree import Node, Tip, Tree
 from visualizers.beams._tree_layout import Place
+from visualizers.shared import style
 
 _SCORES = {"score": "step score", "total": "total", "normalized": "normalised by length"}
 
@@ -25,7 +25,7 @@ def hover(node: Node, event: str, texts: int | None) -> str:
     """Everything that was recorded of a node."""
     step, notes = node.step, dict(node.step.notes)
     lines = [
-        f"<b>{style.spelled(step.token.text)}</b>  {style.escape(event)}",
+        f"<b>{style.token_label(step.token.text)}</b>  {style.escape(event)}",
         "not captured"
         if step.probability is None
         else f"model: {style.percent(step.probability)}, rank {step.rank}",
@@ -97,7 +97,7 @@ def labels(tree: Tree, row: int) -> list[dict[str, Any]]:
 
 def _token(node: Node, above: int | None, texts: int | None) -> str:
     """A token's spelling; where drawn texts part, how many go this way."""
-    text = style.spelled(node.step.token.text, 10)
+    text = style.token_label(node.step.token.text, 10)
     return f"{text} <b>×{node.texts}</b>" if texts and 1 < node.texts != above else text
 
 
@@ -118,7 +118,7 @@ def _tip(tip: Tip, texts: int | None) -> dict[str, Any]:
     if texts:  # they are in no order but that of drawing
         ranks = "text " + ", ".join(map(str, tip.ranks))
     return {
-        "text": f"{style.spelled(tip.token, 10)} · <b>{ranks}</b>{score}{group}",
+        "text": f"{style.token_label(tip.token, 10)} · <b>{ranks}</b>{score}{group}",
         **{"x": tip.place.depth, "xanchor": "left", "xshift": 10},
         **{"y": tip.place.row, "yanchor": "middle", "font": {"size": 12}},
     }

@@ -13,22 +13,22 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from engine.trace import Trace
-from visualizers._shared import style as style
-from visualizers._shared.panels import Words, headline, stacked
-from visualizers._shared.style import Mark
 from visualizers.beams._tree import Edge, Node, Tree, drawn, tree_of
 from visualizers.beams._tree_labels import hover, labels, title
 from visualizers.registry import view
+from visualizers.shared import runs, style
+from visualizers.shared.panels import panel_note, stacked_panels
+from visualizers.shared.style import Mark
 
 # What a hypothesis can become, in the order of the legend; a chosen one was kept.
 _MARKS = {
-    "pruned": ("pruned", Mark("x", style.QUIET, 5)),
+    "pruned": ("pruned", Mark("x", style.MUTED, 5)),
     "chosen": ("kept", Mark("circle", style.SKY, 8)),
     "finished": ("finished", Mark("square", style.ORANGE, 10)),
     "returned": ("returned", Mark("star", style.VERMILLION, 15)),
 }
 _OTHER = Mark("diamond", style.GREEN, 8)
-_LINES = {"pruned": style.QUIET, "kept": "rgba(128,128,128,0.8)", "returned": style.BLUE}
+_LINES = {"pruned": style.MUTED, "kept": "rgba(128,128,128,0.8)", "returned": style.BLUE}
 
 # A group of beams has a colour of its own, rows of its own and its number at the tips.
 _GROUPS = (style.BLUE, style.GREEN, style.PURPLE, style.ORANGE, style.SKY, style.VERMILLION)
@@ -65,7 +65,7 @@ def beam_tree(traces: Sequence[Trace], at: int | None = None) -> go.Figure:
 
 
 def _info(traces: Sequence[Trace]) -> Forest:
-    named = zip(traces, style.labels(traces), strict=True)
+    named = zip(traces, runs.labels(traces), strict=True)
     return Forest(tuple(tree_of(trace, label) for trace, label in named if needs(trace)))
 
 
@@ -74,27 +74,27 @@ def _figure(info: Forest, at: int | None = None) -> go.Figure:
     annotations = []
     for row, tree in enumerate(info.trees, start=1):
         figure.add_traces([*_edges(tree), *_nodes(tree)], rows=row, cols=1)
-        annotations += [headline(title(tree), row), *labels(tree, row)]
+        annotations += [panel_note(row, title(tree)), *labels(tree, row)]
     groups = {edge.group for tree in info.trees for edge in tree.edges if edge.group is not None}
     figure.add_traces([_group_key(group) for group in sorted(groups)])
     # All at once: one by one they take a second.
     figure.update_layout(annotations=annotations)
     _name_each_event_once(figure)
-    return style.pointed(figure, at)
+    return style.mark_position(figure, at)
 
 
 def _canvas(info: Forest) -> go.Figure:
     """The words and one pair of axes per tree; a row is equally high in all of them."""
     heights = [_ROW * (_HEADROOM + tree.rows) for tree in info.trees] or [10 * _ROW]
-    words = Words("Beam tree", "thicker: more probable", "tokens written", "branches")
-    figure = stacked(words, heights, top=_TOP, between=_BETWEEN, bottom=_BOTTOM)
+    words = ("thicker: more probable", "tokens written", "branches")
+    figure = stacked_panels(*words, heights, top=_TOP, between=_BETWEEN, bottom=_BOTTOM)
     deepest = max((tree.depth for tree in info.trees), default=1)
     figure.update_layout(
         legend={"itemsizing": "constant"},
         margin={"l": 50, "r": 180},  # the right is for scores at the tips
-        meta=style.at_least(250 + _COLUMN * deepest),
+        meta=style.min_width(250 + _COLUMN * deepest),
     )
-    figure.update_xaxes(showgrid=False, **style.counted(0, deepest))
+    figure.update_xaxes(showgrid=False, **style.integer_axis(0, deepest))
     figure.update_yaxes(showgrid=False, showticklabels=False)
     for row, tree in enumerate(info.trees, start=1):
         figure.update_yaxes(range=[tree.rows, -_HEADROOM], row=row)

@@ -1,8 +1,4 @@
-"""How like each other the tokens are that contrastive search wrote.
-
-Knows the likenesses the run noted of each token it took. Refuses to compute any: that needs hidden
-states.
-"""
+"""Similarity between the hidden states of the tokens that contrastive search wrote."""
 
 from __future__ import annotations
 
@@ -12,114 +8,106 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from engine.trace import Trace
-from visualizers._shared import style as style
-from visualizers._shared.lines import best_path
-from visualizers._shared.panels import (
-    Text,
-    Words,
-    headline,
-    leveled,
-    named,
-    outlined,
-    pinned,
-    stacked,
-    text_of,
-    tinted,
-    written,
-)
 from visualizers.registry import view
+from visualizers.shared import style
+from visualizers.shared.panels import (
+    TokenAxis,
+    category_axis,
+    color_axis,
+    label_tokens,
+    outline,
+    panel_title,
+    stacked_panels,
+    step_index,
+    token_axis,
+)
+from visualizers.shared.runs import best_path, labels
 
 _ROW = 22  # pixels
 _TALLEST = 900
 
 
-class Likeness(NamedTuple):
-    """One text: for every token its likeness to those before it, None where none was told; the row
-    to point out, counted from 0."""
+class SimilarityMatrix(NamedTuple):
+    """One text: the similarity of every token to those before it, None where it was not recorded;
+    ``highlighted`` is the index of a row."""
 
     label: str
-    text: Text
+    axis: TokenAxis
     rows: tuple[tuple[float | None, ...], ...]
-    pinned: int | None
+    highlighted: int | None
 
 
-class Likenesses(NamedTuple):
+class Similarities(NamedTuple):
     """What the figure shows."""
 
-    texts: tuple[Likeness, ...]
+    texts: tuple[SimilarityMatrix, ...]
 
 
 def needs(trace: Trace) -> bool:
-    """A trace that noted the likeness between tokens it wrote."""
+    """Whether the trace recorded similarities between its tokens."""
     return any(step.notes.get("similarities") for step in trace.steps)
 
 
 @view(
     "contrastive_similarity",
-    title="Likeness within the text",
+    title="Contrastive search: similarity",
+    tab="strategy",
     order=41,
-    tab="why",
     needs=needs,
 )
 def contrastive_similarity(traces: Sequence[Trace], at: int | None = None) -> go.Figure:
-    """How much each token's hidden state (the model's view of it in its context) resembles that of
-    every token written before it: 1 is the same direction, 0 is nothing in common. Bright stripes
-    parallel to the diagonal mean that the text goes in circles.
+    """Cosine similarity between the hidden state of each token and those of the tokens before it: 1
+    is the same direction, 0 is unrelated. Bright stripes parallel to the diagonal show that the
+    text repeats itself.
     """
     return _figure(_info(traces, at))
 
 
-def _info(traces: Sequence[Trace], at: int | None = None) -> Likenesses:
-    named_ones = zip(traces, style.labels(traces), strict=True)
-    return Likenesses(
-        tuple(_likeness(trace, label, at) for trace, label in named_ones if needs(trace))
-    )
+def _info(traces: Sequence[Trace], at: int | None = None) -> Similarities:
+    named = zip(traces, labels(traces), strict=True)
+    return Similarities(tuple(_matrix(trace, label, at) for trace, label in named if needs(trace)))
 
 
-def _likeness(trace: Trace, label: str, at: int | None) -> Likeness:
+def _matrix(trace: Trace, label: str, at: int | None) -> SimilarityMatrix:
     path = best_path(trace)
     rows: list[tuple[float | None, ...]] = []
-    for place, step in enumerate(path):
-        told = step.notes.get("similarities", ())
-        rows.append((None,) * (place - len(told)) + tuple(told))
-    mark = None if at is None else pinned(trace, path, at)
-    return Likeness(label, text_of(trace, path), tuple(rows), mark)
+    for index, step in enumerate(path):
+        recorded = step.notes.get("similarities", ())
+        rows.append((None,) * (index - len(recorded)) + tuple(recorded))
+    highlighted = None if at is None else step_index(trace, path, at)
+    return SimilarityMatrix(label, token_axis(trace, path), tuple(rows), highlighted)
 
 
-def _figure(info: Likenesses) -> go.Figure:
-    words = Words(
-        "Likeness within the text",
-        "cosine of hidden states · upright: the later token",
-        "earlier token",
-        "later token",
-    )
-    heights = [min(_TALLEST, 60 + _ROW * len(each.rows)) for each in info.texts]
-    figure = stacked(words, heights, bottom=170)
-    written(figure, [each.text for each in info.texts])
-    for row, each in enumerate(info.texts, start=1):
-        figure.add_trace(_map(each), row=row, col=1)
-        names = [style.spelled(token, 10) for token in each.text.tokens]
-        figure.update_yaxes(leveled(names), row=row)
+def _figure(info: Similarities) -> go.Figure:
+    heights = [min(_TALLEST, 60 + _ROW * len(text.rows)) for text in info.texts]
+    subtitle = "cosine similarity of hidden states"
+    figure = stacked_panels(subtitle, "earlier token", "later token", heights, bottom=170)
+    label_tokens(figure, [text.axis for text in info.texts])
+    for row, text in enumerate(info.texts, start=1):
+        figure.add_trace(_heatmap(text), row=row, col=1)
+        names = [style.token_label(token, 10) for token in text.axis.tokens]
+        figure.update_yaxes(category_axis(names), row=row)
         figure.update_yaxes(range=[len(names) - 0.5, -0.5], row=row)
-        figure.add_annotation(headline(named(each.label), row))
-        if each.pinned is not None:
-            outlined(figure, row, None, (each.pinned - 0.5, each.pinned + 0.5))
-    told = [value for each in info.texts for row in each.rows for value in row if value is not None]
+        figure.add_annotation(panel_title(row, text.label))
+        if text.highlighted is not None:
+            outline(figure, row, None, (text.highlighted - 0.5, text.highlighted + 0.5))
+    values = [
+        value for text in info.texts for row in text.rows for value in row if value is not None
+    ]
     figure.update_layout(
-        coloraxis=tinted("likeness", cmin=min([0.0, *told]), cmax=1), showlegend=False
+        coloraxis=color_axis("similarity", cmin=min([0.0, *values]), cmax=1), showlegend=False
     )
     return figure
 
 
-def _map(each: Likeness) -> go.Heatmap:
-    wide = len(each.rows)
+def _heatmap(text: SimilarityMatrix) -> go.Heatmap:
+    width = len(text.rows)
     return go.Heatmap(
-        x=each.text.places,
-        y=list(range(wide)),
-        z=[[*row, *[None] * (wide - len(row))] for row in each.rows],
-        # The axes spell the tokens: words for every cell would make the figure ten times as large.
-        hovertemplate="<b>%{y}</b><br>and before it <b>%{x}</b><br>likeness: %{z:.3f}"
-        "<extra></extra>",
+        x=text.axis.positions,
+        y=list(range(width)),
+        z=[[*row, *[None] * (width - len(row))] for row in text.rows],
+        # The axes hold the tokens: a text for every cell would make the figure ten times as large.
+        hovertemplate="<b>%{y}</b><br>after <b>%{x}</b><br>similarity: %{z:.3f}<extra></extra>",
         coloraxis="coloraxis",
         hoverongaps=False,
         **{"xgap": 1, "ygap": 1},

@@ -1,8 +1,4 @@
-"""Which layer DoLa contrasted at every token, and how far from the final one each layer was.
-
-Knows the divergences the run noted. Refuses to know what a layer said of any token:
-`dola_candidates` has that.
-"""
+"""DoLa: how far each early layer is from the final one, and which layer was contrasted."""
 
 from __future__ import annotations
 
@@ -12,106 +8,100 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from engine.trace import Trace
-from visualizers._shared import style as style
-from visualizers._shared.lines import best_path
-from visualizers._shared.panels import (
-    Text,
-    Words,
-    headline,
-    leveled,
-    named,
-    outlined,
-    pinned,
-    stacked,
-    text_of,
-    tinted,
-    written,
-)
 from visualizers.registry import view
+from visualizers.shared import style
+from visualizers.shared.panels import (
+    TokenAxis,
+    category_axis,
+    color_axis,
+    label_tokens,
+    outline,
+    panel_title,
+    stacked_panels,
+    step_index,
+    token_axis,
+)
+from visualizers.shared.runs import best_path, labels
 
 _ROW = 30  # pixels
 
 
-class Layers(NamedTuple):
-    """One text: the layers, lowest first, their divergences at each token, (layers, tokens), the
-    layer contrasted there, and the column to point out, counted from 0."""
+class LayerDivergences(NamedTuple):
+    """One text: the early layers in order, their divergences at each token, and the layer that was
+    contrasted there; ``highlighted`` is the index of a token."""
 
     label: str
-    text: Text
+    axis: TokenAxis
     layers: tuple[int, ...]
-    divergences: tuple[tuple[float, ...], ...]
+    divergences: tuple[tuple[float, ...], ...]  # (layers, tokens)
     contrasted: tuple[int, ...]
-    pinned: int | None
+    highlighted: int | None
 
 
-class Contrasts(NamedTuple):
+class Texts(NamedTuple):
     """What the figure shows."""
 
-    texts: tuple[Layers, ...]
+    texts: tuple[LayerDivergences, ...]
 
 
 def needs(trace: Trace) -> bool:
-    """A trace whose every step chose a layer."""
+    """Whether every step recorded the divergences of the layers."""
     return bool(trace.steps) and all("divergences" in step.notes for step in trace.steps)
 
 
-@view("dola_layers", title="DoLa: layers", order=50, tab="why", needs=needs)
+@view("dola_layers", title="DoLa: layers", tab="strategy", order=50, needs=needs)
 def dola_layers(traces: Sequence[Trace], at: int | None = None) -> go.Figure:
-    """How much each earlier layer of the model would have said something else than the last one,
-    token by token. At every token DoLa contrasts with the layer that differs most: the one with the
-    diamond.
+    """Divergence between the distributions of each early layer and the final layer at each token.
+    DoLa contrasts with the layer that diverges most, marked by a diamond.
     """
     return _figure(_info(traces, at))
 
 
-def _info(traces: Sequence[Trace], at: int | None = None) -> Contrasts:
-    named_ones = zip(traces, style.labels(traces), strict=True)
-    return Contrasts(tuple(_layers(trace, name, at) for trace, name in named_ones if needs(trace)))
+def _info(traces: Sequence[Trace], at: int | None = None) -> Texts:
+    named = zip(traces, labels(traces), strict=True)
+    return Texts(tuple(_divergences(trace, label, at) for trace, label in named if needs(trace)))
 
 
-def _layers(trace: Trace, label: str, at: int | None) -> Layers:
+def _divergences(trace: Trace, label: str, at: int | None) -> LayerDivergences:
     path = best_path(trace)
     layers = sorted(map(int, path[0].notes["divergences"]))
-    return Layers(
+    return LayerDivergences(
         label,
-        text_of(trace, path),
+        token_axis(trace, path),
         tuple(layers),
         tuple(tuple(step.notes["divergences"][str(layer)] for step in path) for layer in layers),
         tuple(step.notes["layer"] for step in path),
-        None if at is None else pinned(trace, path, at),
+        None if at is None else step_index(trace, path, at),
     )
 
 
-def _figure(info: Contrasts) -> go.Figure:
-    words = Words(
-        "DoLa: layers", "divergence from the final layer, in nats", "token", "early layer"
-    )
-    heights = [max(90, _ROW * len(each.layers)) for each in info.texts]
-    figure = stacked(words, heights, bottom=190)
-    written(figure, [each.text for each in info.texts])
-    for row, each in enumerate(info.texts, start=1):
-        figure.add_trace(_map(each), row=row, col=1)
-        figure.add_trace(_marks(each, row), row=row, col=1)
-        figure.update_yaxes(leveled([str(layer) for layer in each.layers]), row=row)
-        figure.add_annotation(headline(named(each.label), row))
-        if each.pinned is not None:
-            place = each.text.first + each.pinned
-            outlined(figure, row, (place - 0.5, place + 0.5), None)
+def _figure(info: Texts) -> go.Figure:
+    heights = [max(90, _ROW * len(text.layers)) for text in info.texts]
+    subtitle = "divergence from the final layer (nats)"
+    figure = stacked_panels(subtitle, "token", "early layer", heights, bottom=190)
+    label_tokens(figure, [text.axis for text in info.texts])
+    for row, text in enumerate(info.texts, start=1):
+        figure.add_trace(_heatmap(text), row=row, col=1)
+        figure.add_trace(_contrasted_markers(text, in_legend=row == 1), row=row, col=1)
+        figure.update_yaxes(category_axis([str(layer) for layer in text.layers]), row=row)
+        figure.add_annotation(panel_title(row, text.label))
+        if text.highlighted is not None:
+            position = text.axis.first + text.highlighted
+            outline(figure, row, (position - 0.5, position + 0.5), None)
     figure.update_layout(
-        coloraxis=tinted("divergence (nats)"),
-        legend={"x": 1, "xanchor": "right"},
+        coloraxis=color_axis("divergence (nats)"), legend={"x": 1, "xanchor": "right"}
     )
     return figure
 
 
-def _map(each: Layers) -> go.Heatmap:
+def _heatmap(text: LayerDivergences) -> go.Heatmap:
     return go.Heatmap(
-        x=each.text.places,
-        y=list(range(len(each.layers))),
-        z=[list(row) for row in each.divergences],
+        x=text.axis.positions,
+        y=list(range(len(text.layers))),
+        z=[list(row) for row in text.divergences],
         text=[
-            [_hover(each, level, place) for place in range(len(row))]
-            for level, row in enumerate(each.divergences)
+            [_hover(text, level, index) for index in range(len(row))]
+            for level, row in enumerate(text.divergences)
         ],
         hoverinfo="text",
         coloraxis="coloraxis",
@@ -119,28 +109,29 @@ def _map(each: Layers) -> go.Heatmap:
     )
 
 
-def _hover(each: Layers, level: int, place: int) -> str:
-    layer = each.layers[level]
-    contrasted = ", contrasted with" if layer == each.contrasted[place] else ""
+def _hover(text: LayerDivergences, level: int, index: int) -> str:
+    layer = text.layers[level]
+    contrasted = ", contrasted" if layer == text.contrasted[index] else ""
+    token = style.token_label(text.axis.tokens[index])
     return "<br>".join(
         [
-            f"<b>{style.spelled(each.text.tokens[place])}</b> (token {each.text.first + place})",
+            f"<b>{token}</b> (token {text.axis.first + index})",
             f"layer {layer}{contrasted}",
-            f"divergence: {each.divergences[level][place]:.2f} nats",
+            f"divergence: {text.divergences[level][index]:.2f} nats",
         ]
     )
 
 
-def _marks(each: Layers, row: int) -> go.Scatter:
+def _contrasted_markers(text: LayerDivergences, *, in_legend: bool) -> go.Scatter:
     return go.Scatter(
-        x=each.text.places,
-        y=[each.layers.index(layer) for layer in each.contrasted],
+        x=text.axis.positions,
+        y=[text.layers.index(layer) for layer in text.contrasted],
         mode="markers",
         marker={
             **{"symbol": "diamond", "size": 11, "color": "white"},
             "line": {"color": "black", "width": 1.5},
         },
         hoverinfo="skip",
-        name="layer contrasted with",
-        showlegend=row == 1,
+        name="contrasted layer",
+        showlegend=in_legend,
     )

@@ -1,13 +1,10 @@
-"""How the tokens of speculative rounds look in every figure, and what is said of them.
-
-Knows verdicts and their marks. Refuses to know what a figure measures.
-"""
+"""Markers and hover texts of the tokens of speculative rounds, the same in every figure."""
 
 from __future__ import annotations
 
 from engine.trace.rounds import Closing, Drafted
-from visualizers._shared import style as style
-from visualizers._shared.style import Mark
+from visualizers.shared import style
+from visualizers.shared.style import Mark
 
 MARKS = {
     "accepted": Mark("circle", style.GREEN, 9),
@@ -17,38 +14,42 @@ MARKS = {
     "bonus": Mark("star", style.ORANGE, 12),
     "chosen": Mark("square", style.BLUE, 8),
 }
-NAMES = {**{verdict: verdict for verdict in MARKS}, "chosen": "plain"}
+NAMES = {
+    **{verdict: verdict for verdict in MARKS},
+    "ignored": "discarded after a rejection",
+    "chosen": "no draft",
+}
+_REASONS = {
+    "resampled": "replaces the rejected token",
+    "bonus": "follows a fully accepted draft",
+    "chosen": "nothing was drafted",
+}
 
 
-def drafted_card(one: Drafted, number: int, label: str) -> str:
-    """What stands under the pointer on a drafted token."""
+def drafted_hover(drafted: Drafted, number: int, label: str) -> str:
+    """The hover text of a drafted token."""
     lines = [
-        f"<b>{style.spelled(one.token.text)}</b>  {one.verdict}",
-        f"round {number}, place {one.position} of its draft",
+        f"<b>{style.token_label(drafted.token.text)}</b>  {NAMES[drafted.verdict]}",
+        f"round {number}, position {drafted.position} in the draft",
     ]
-    if one.p is not None:
-        lines.append(f"p {style.percent(one.p)} by the model")
-    if one.q is not None:
-        lines.append(f"q {style.percent(one.q)} by its drafter")
-    if one.draw is not None and one.bar is not None:
-        sign = "below" if one.draw < one.bar else "not below"
-        lines.append(f"draw {one.draw:.3f} is {sign} min(1, p/q) = {one.bar:.3f}")
-    if one.entropy is not None:
-        lines.append(f"entropy {one.entropy:.2f} nats")
+    if drafted.p is not None:
+        lines.append(f"target model: p = {style.percent(drafted.p)}")
+    if drafted.q is not None:
+        lines.append(f"drafter: q = {style.percent(drafted.q)}")
+    if drafted.draw is not None and drafted.bar is not None:
+        sign = "&lt;" if drafted.draw < drafted.bar else "≥"
+        lines.append(f"random draw {drafted.draw:.3f} {sign} min(1, p/q) = {drafted.bar:.3f}")
+    if drafted.entropy is not None:
+        lines.append(f"entropy {drafted.entropy:.2f} nats")
     return "<br>".join([*lines, style.escape(label)])
 
 
-def closing_card(one: Closing, number: int, label: str) -> str:
-    """What stands under the pointer on a round's last token."""
-    why = {
-        "resampled": "in place of the rejected one",
-        "bonus": "after a draft that was kept whole",
-        "chosen": "nothing was drafted",
-    }
+def closing_hover(closing: Closing, number: int, label: str) -> str:
+    """The hover text of the last token of a round."""
     return "<br>".join(
         [
-            f"<b>{style.spelled(one.token.text)}</b>  {NAMES[one.kind]}",
-            f"round {number}, the model's own: {why[one.kind]}",
+            f"<b>{style.token_label(closing.token.text)}</b>  {NAMES[closing.kind]}",
+            f"round {number}, chosen by the target model: {_REASONS[closing.kind]}",
             style.escape(label),
         ]
     )

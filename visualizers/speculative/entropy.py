@@ -1,7 +1,4 @@
-"""Where drafts are kept: how undecided the model was before each drafted token.
-
-Knows the entropy and the verdict that a run recorded. Refuses to count a token nobody judged.
-"""
+"""Acceptance of drafted tokens by the entropy of the target model."""
 
 from __future__ import annotations
 
@@ -13,111 +10,122 @@ import plotly.graph_objects as go
 
 from engine.trace import Trace
 from engine.trace.rounds import Share, rounds
-from visualizers._shared import style as style
 from visualizers.registry import view
-from visualizers.speculative._verdicts import MARKS, drafted_card
+from visualizers.shared import style
+from visualizers.shared.runs import labels
+from visualizers.speculative._verdicts import MARKS, drafted_hover
 
-EDGES = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 20.0)  # nats; few tokens are beyond
+EDGES = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 20.0)  # nats; the bins are narrow where tokens are many
 
 
-class Dot(NamedTuple):
-    """One drafted token that was judged."""
+class VerifiedToken(NamedTuple):
+    """A drafted token that the target model accepted or rejected."""
 
     entropy: float
-    kept: bool
-    card: str
+    accepted: bool
+    hover: str
 
 
-class Group(NamedTuple):
-    """Tokens of like entropy, and how many of them were kept."""
+class Bin(NamedTuple):
+    """The tokens in a range of entropies, and how many of them were accepted."""
 
     low: float
     high: float
     share: Share
 
 
-class Decided(NamedTuple):
+class AcceptanceByEntropy(NamedTuple):
     """What the figure shows."""
 
-    dots: tuple[Dot, ...]
-    groups: tuple[Group, ...]
+    tokens: tuple[VerifiedToken, ...]
+    bins: tuple[Bin, ...]
 
 
 def needs(trace: Trace) -> bool:
-    """A run that drafted something the model judged, with the model's distribution recorded."""
-    judged = ("accepted", "rejected")
+    """Whether the target's distribution was recorded at any verified token."""
     return any(
         step.distribution is not None and "p" in step.notes
         for step in trace.steps
-        if step.notes.get("verdict") in judged and "round" in step.notes
+        if step.notes.get("verdict") in ("accepted", "rejected") and "round" in step.notes
     )
 
 
-@view("speculative_entropy", title="Drafts: kept by entropy", order=72, tab="why", needs=needs)
-def speculative_entropy(traces: Sequence[Trace], at: int | None = None) -> go.Figure:
-    """Every judged token of all drafts by how undecided the model was before it, above where it was
-    kept and below where not; bars are the share kept of tokens of like entropy. Drafts do best
-    where the model is sure.
+@view(
+    "speculative_entropy",
+    title="Drafts: acceptance by entropy",
+    tab="strategy",
+    order=72,
+    needs=needs,
+)
+def speculative_entropy(traces: Sequence[Trace]) -> go.Figure:
+    """Each verified draft token by the entropy of the target model at it: accepted tokens at the
+    top, rejected ones at the bottom. Bars show the acceptance rate in each range of entropies:
+    drafts are accepted most often where the model is confident.
     """
     return _figure(_info(traces))
 
 
-def _info(traces: Sequence[Trace]) -> Decided:
-    dots = tuple(
-        Dot(one.entropy, one.verdict == "accepted", drafted_card(one, each.number, label))
-        for trace, label in zip(traces, style.labels(traces), strict=True)
+def _info(traces: Sequence[Trace]) -> AcceptanceByEntropy:
+    tokens = tuple(
+        VerifiedToken(
+            drafted.entropy,
+            drafted.verdict == "accepted",
+            drafted_hover(drafted, each.number, label),
+        )
+        for trace, label in zip(traces, labels(traces), strict=True)
         for each in rounds(trace)
-        for one in each.drafted
-        if one.judged and one.entropy is not None
+        for drafted in each.drafted
+        if drafted.judged and drafted.entropy is not None
     )
-    groups = []
+    bins = []
     for low, high in pairwise(EDGES):
-        inside = [dot for dot in dots if low <= dot.entropy < high]
+        inside = [token for token in tokens if low <= token.entropy < high]
         if inside:
-            kept = sum(dot.kept for dot in inside)
-            groups.append(Group(low, high, Share(kept, len(inside))))
-    return Decided(dots, tuple(groups))
+            accepted = sum(token.accepted for token in inside)
+            bins.append(Bin(low, high, Share(accepted, len(inside))))
+    return AcceptanceByEntropy(tokens, tuple(bins))
 
 
-def _figure(info: Decided) -> go.Figure:
-    words = ("Drafts: kept by entropy", "bars: kept of the tokens of like entropy")
-    figure = style.blank(*words, "entropy of the model (nats)", "kept")
-    figure.update_layout(height=420, meta=style.at_least(320))
-    if not info.dots:
+def _figure(info: AcceptanceByEntropy) -> go.Figure:
+    axes = ("entropy of the target model (nats)", "accepted")
+    figure = style.empty_figure("bars: acceptance rate in each range of entropies", *axes)
+    figure.update_layout(height=420)
+    if not info.tokens:
         return figure
-    most = max(dot.entropy for dot in info.dots)
-    figure.add_trace(_bars(info, most))
+    highest = max(token.entropy for token in info.tokens)
+    figure.add_trace(_bars(info, highest))
     for verdict in ("accepted", "rejected"):
-        if dots := [dot for dot in info.dots if dot.kept is (verdict == "accepted")]:
-            figure.add_trace(_dots(dots, verdict))
+        is_accepted = verdict == "accepted"
+        if tokens := [token for token in info.tokens if token.accepted is is_accepted]:
+            figure.add_trace(_markers(tokens, verdict))
     figure.update_yaxes(range=[-0.14, 1.14], tickformat=".0%", tickvals=[0, 0.25, 0.5, 0.75, 1])
-    figure.update_xaxes(range=[-0.03 * most - 0.05, 1.05 * most + 0.05])
+    figure.update_xaxes(range=[-0.03 * highest - 0.05, 1.05 * highest + 0.05])
     return figure
 
 
-def _bars(info: Decided, most: float) -> go.Bar:
-    ends = [(group.low, max(min(group.high, most), group.low + 0.1)) for group in info.groups]
+def _bars(info: AcceptanceByEntropy, highest: float) -> go.Bar:
+    ends = [(one.low, max(min(one.high, highest), one.low + 0.1)) for one in info.bins]
     return go.Bar(
         x=[(low + high) / 2 for low, high in ends],
         width=[high - low for low, high in ends],
-        y=[group.share.rate for group in info.groups],
+        y=[one.share.rate for one in info.bins],
         hovertext=[
-            f"{group.low:g} to {group.high:g} nats"
-            f"<br>{group.share.accepted} of {group.share.judged} kept"
-            for group in info.groups
+            f"{one.low:g} to {one.high:g} nats"
+            f"<br>{one.share.accepted} of {one.share.judged} accepted"
+            for one in info.bins
         ],
         hoverinfo="text",
-        marker={"color": style.QUIET, "line": {"color": style.INK, "width": 1}},
+        marker={"color": style.MUTED, "line": {"color": style.INK, "width": 1}},
         showlegend=False,
     )
 
 
-def _dots(dots: Sequence[Dot], verdict: str) -> go.Scatter:
+def _markers(tokens: Sequence[VerifiedToken], verdict: str) -> go.Scatter:
     mark = MARKS[verdict]
     return go.Scatter(
-        x=[dot.entropy for dot in dots],
-        y=[1.07 if verdict == "accepted" else -0.07] * len(dots),
-        hovertext=[dot.card for dot in dots],
+        x=[token.entropy for token in tokens],
+        y=[1.07 if verdict == "accepted" else -0.07] * len(tokens),
+        hovertext=[token.hover for token in tokens],
         hoverinfo="text",
         mode="markers",
         marker={"symbol": mark.symbol, "color": mark.colour, "size": mark.size, "opacity": 0.8},

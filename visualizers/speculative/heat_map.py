@@ -1,137 +1,141 @@
-"""A drafter over a grid of its settings: how fast it is in each cell, and where it is fastest.
-
-Knows cells and numbers. Refuses to know what the settings do. A cell that was not run stays empty.
-"""
+"""Speed of a drafter over a grid of its settings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from visualizers._shared import style as style
-from visualizers._shared.panels import Words, headline, leveled, named, outlined, stacked, tinted
-
-MEASURES = {
-    "tokens_per_second": ("tokens a second", "{:.1f}"),
-    "compression": ("tokens for each pass of the model", "{:.2f}"),
-    "acceptance": ("kept of the judged", "{:.0%}"),
-}
+from visualizers.registry import view
+from visualizers.shared import style
+from visualizers.shared.panels import (
+    category_axis,
+    color_axis,
+    outline,
+    panel_title,
+    stacked_panels,
+)
 
 
 class Cell(NamedTuple):
-    """One run: its place on both axes, its panel, and how it went."""
+    """One run: its settings on both axes, its panel, and its results; None: not measured."""
 
     x: float
     y: float
     panel: str
     tokens_per_second: float | None
-    compression: float | None
+    compression: float | None  # tokens per pass of the target model
     acceptance: float | None
 
 
-class Grid(NamedTuple):
-    """One panel: a value, or None, for each pair of settings; ``cells`` are behind them."""
+class SettingsGrid(NamedTuple):
+    """The runs of a grid, the titles of its axes, and the speed of plain decoding."""
+
+    cells: tuple[Cell, ...]
+    x_title: str
+    y_title: str
+    plain: float | None = None  # tokens per second
+
+
+class Panel(NamedTuple):
+    """One panel: a cell, or None where no run was made, for each pair of settings."""
 
     name: str
-    values: tuple[tuple[float | None, ...], ...]
     cells: tuple[tuple[Cell | None, ...], ...]
+
+    @property
+    def values(self) -> tuple[tuple[float | None, ...], ...]:
+        """Tokens per second of each cell."""
+        return tuple(
+            tuple(cell.tokens_per_second if cell else None for cell in row) for row in self.cells
+        )
 
 
 class Info(NamedTuple):
-    """What is drawn. ``best`` is the panel, row and column of the greatest value."""
+    """What the figure shows; ``best`` is the panel, row and column of the fastest run."""
 
-    measure: str
+    grid: SettingsGrid
     xs: tuple[float, ...]
     ys: tuple[float, ...]
-    panels: tuple[Grid, ...]
+    panels: tuple[Panel, ...]
     best: tuple[int, int, int] | None
 
 
-def heat(
-    cells: Sequence[Cell],
-    x_title: str,
-    y_title: str,
-    measure: str = "tokens_per_second",
-    plain: float | None = None,
-) -> go.Figure:
-    """How a drafter did under every pair of settings, a panel for each further one; the frame is
-    around the best. ``plain`` is what plain decoding does in tokens a second."""
-    return _figure(_info(cells, measure), x_title, y_title, plain)
+@view("speculative_grid", title="Speed by settings", tab="draft_length", input=SettingsGrid)
+def speculative_grid(grid: SettingsGrid) -> go.Figure:
+    """Tokens per second of a drafter for each pair of settings; the frame is the fastest."""
+    return _figure(_info(grid))
 
 
-def _info(cells: Sequence[Cell], measure: str = "tokens_per_second") -> Info:
-    xs, ys = sorted({cell.x for cell in cells}), sorted({cell.y for cell in cells})
+def _info(grid: SettingsGrid) -> Info:
+    xs, ys = sorted({cell.x for cell in grid.cells}), sorted({cell.y for cell in grid.cells})
     panels = []
-    for name in dict.fromkeys(cell.panel for cell in cells):
-        there = {(cell.x, cell.y): cell for cell in cells if cell.panel == name}
-        rows = tuple(tuple(there.get((x, y)) for x in xs) for y in ys)
-        values = tuple(
-            tuple(getattr(cell, measure) if cell else None for cell in row) for row in rows
-        )
-        panels.append(Grid(name, values, rows))
-    known = [
-        (value, (panel, row, column))
-        for panel, grid in enumerate(panels)
-        for row, line in enumerate(grid.values)
-        for column, value in enumerate(line)
+    for name in dict.fromkeys(cell.panel for cell in grid.cells):
+        by_settings = {(cell.x, cell.y): cell for cell in grid.cells if cell.panel == name}
+        panels.append(Panel(name, tuple(tuple(by_settings.get((x, y)) for x in xs) for y in ys)))
+    measured = [
+        (value, (index, row, column))
+        for index, panel in enumerate(panels)
+        for row, values in enumerate(panel.values)
+        for column, value in enumerate(values)
         if value is not None
     ]
-    best = max(known, key=lambda one: one[0])[1] if known else None
-    return Info(measure, tuple(xs), tuple(ys), tuple(panels), best)
+    best = max(measured, key=lambda one: one[0])[1] if measured else None
+    return Info(grid, tuple(xs), tuple(ys), tuple(panels), best)
 
 
-def _figure(info: Info, x_title: str, y_title: str, plain: float | None) -> go.Figure:
-    title, spelling = MEASURES[info.measure]
-    usual = "" if plain is None else f" · plain decoding: {plain:.1f} tokens a second"
-    words = Words(
-        f"Settings: {title}",
-        f"framed: the best{usual}",
-        style.escape(x_title),
-        style.escape(y_title),
+def _figure(info: Info) -> go.Figure:
+    grid = info.grid
+    plain = "" if grid.plain is None else f" · plain decoding: {grid.plain:.1f} tokens per second"
+    figure = stacked_panels(
+        f"tokens per second · framed: the fastest{plain}",
+        style.escape(grid.x_title),
+        style.escape(grid.y_title),
+        [60 + 34 * len(info.ys)] * len(info.panels),
+        between=100,
+        bottom=150,
     )
-    heights = [60 + 34 * len(info.ys)] * len(info.panels)
-    figure = stacked(words, heights, between=100, bottom=150)
-    for row, grid in enumerate(info.panels, start=1):
-        figure.add_trace(_map(grid, spelling, x_title, y_title), row=row, col=1)
-        figure.update_yaxes(leveled([f"{y:g}" for y in info.ys]), row=row)
-        figure.update_xaxes(leveled([f"{x:g}" for x in info.xs]), row=row)
-        if grid.name:
-            figure.add_annotation(headline(named(grid.name), row))
+    for row, panel in enumerate(info.panels, start=1):
+        figure.add_trace(_heatmap(panel, grid), row=row, col=1)
+        figure.update_yaxes(category_axis([f"{y:g}" for y in info.ys]), row=row)
+        figure.update_xaxes(category_axis([f"{x:g}" for x in info.xs]), row=row)
+        if panel.name:
+            figure.add_annotation(panel_title(row, panel.name))
     if info.best is not None:
-        panel, line, column = info.best
-        outlined(figure, panel + 1, (column - 0.5, column + 0.5), (line - 0.5, line + 0.5))
+        index, line, column = info.best
+        outline(figure, index + 1, (column - 0.5, column + 0.5), (line - 0.5, line + 0.5))
     figure.update_layout(
-        coloraxis=tinted(title),
+        coloraxis=color_axis("tokens per second"),
         showlegend=False,
-        meta=style.at_least(150 + 56 * len(info.xs)),
+        meta=style.min_width(150 + 56 * len(info.xs)),
     )
     return figure
 
 
-def _map(grid: Grid, spelling: str, x_title: str, y_title: str) -> go.Heatmap:
+def _heatmap(panel: Panel, grid: SettingsGrid) -> go.Heatmap:
     return go.Heatmap(
-        z=[list(row) for row in grid.values],
-        text=[
-            ["" if value is None else spelling.format(value) for value in row]
-            for row in grid.values
-        ],
+        z=[list(row) for row in panel.values],
+        text=[["" if value is None else f"{value:.1f}" for value in row] for row in panel.values],
         texttemplate="%{text}",
-        hovertext=[[_hover(cell, x_title, y_title) for cell in row] for row in grid.cells],
+        hovertext=[[_hover(cell, grid) for cell in row] for row in panel.cells],
         hoverinfo="text",
         coloraxis="coloraxis",
         **{"xgap": 2, "ygap": 2},
     )
 
 
-def _hover(cell: Cell | None, x_title: str, y_title: str) -> str:
+def _hover(cell: Cell | None, grid: SettingsGrid) -> str:
     if cell is None:
         return "not run"
-    head = [f"{style.escape(x_title)} {cell.x:g}", f"{style.escape(y_title)} {cell.y:g}"]
-    numbers = [
-        f"{title}: {spelling.format(value)}"
-        for name, (title, spelling) in MEASURES.items()
-        if (value := getattr(cell, name)) is not None
+    lines = [
+        f"{style.escape(grid.x_title)} {cell.x:g}",
+        *([f"{style.escape(grid.y_title)} {cell.y:g}"] if grid.y_title else []),
+        *([style.escape(cell.panel)] if cell.panel else []),
     ]
-    return "<br>".join([*head, *([style.escape(cell.panel)] if cell.panel else []), *numbers])
+    if cell.tokens_per_second is not None:
+        lines.append(f"{cell.tokens_per_second:.1f} tokens per second")
+    if cell.compression is not None:
+        lines.append(f"{cell.compression:.2f} tokens per pass of the model")
+    if cell.acceptance is not None:
+        lines.append(f"{cell.acceptance:.0%} of verified tokens accepted")
+    return "<br>".join(lines)

@@ -1,7 +1,4 @@
-"""How often drafted tokens are kept, by how far into their draft they stand.
-
-Knows rounds as a trace tells them. Refuses to count a token that nobody judged.
-"""
+"""Acceptance of drafted tokens by their position in the draft."""
 
 from __future__ import annotations
 
@@ -12,74 +9,81 @@ import plotly.graph_objects as go
 
 from engine.trace import Trace
 from engine.trace.rounds import Share, by_position, needs, rounds
-from visualizers._shared import style as style
 from visualizers.registry import view
+from visualizers.shared import style
+from visualizers.shared.runs import labels
 
 
 class Line(NamedTuple):
-    """One run; its place in the comparison gives it colour and mark."""
+    """One run; its number in the comparison gives it colour and marker."""
 
-    place: int
+    run: int
     label: str
     shares: tuple[Share, ...]
 
 
-class Positions(NamedTuple):
+class AcceptanceByPosition(NamedTuple):
     """What the figure shows."""
 
     lines: tuple[Line, ...]
 
     @property
     def longest(self) -> int:
-        """The furthest place at which something was judged."""
+        """The last position at which a token was verified."""
         return max((len(line.shares) for line in self.lines), default=1)
 
 
-@view("speculative_positions", title="Drafts: kept by place", order=71, tab="why", needs=needs)
-def speculative_positions(traces: Sequence[Trace], at: int | None = None) -> go.Figure:
-    """How often the first, second, third drafted token of a round was kept, of the times the model
-    judged one there: it judges a later one only where it kept all before it.
+@view(
+    "speculative_positions",
+    title="Drafts: acceptance by position",
+    tab="strategy",
+    order=71,
+    needs=needs,
+)
+def speculative_positions(traces: Sequence[Trace]) -> go.Figure:
+    """Acceptance rate of the first, second, third … drafted token of a round. A token is verified
+    only if all tokens before it in its draft were accepted.
     """
     return _figure(_info(traces))
 
 
-def _info(traces: Sequence[Trace]) -> Positions:
-    named = enumerate(zip(traces, style.labels(traces), strict=True))
-    return Positions(
+def _info(traces: Sequence[Trace]) -> AcceptanceByPosition:
+    return AcceptanceByPosition(
         tuple(
-            Line(place, label, by_position(rounds(trace)))
-            for place, (trace, label) in named
+            Line(index, label, by_position(rounds(trace)))
+            for index, (trace, label) in enumerate(zip(traces, labels(traces), strict=True))
             if needs(trace)
         )
     )
 
 
-def _figure(info: Positions) -> go.Figure:
-    words = ("Drafts: kept by place", "of the drafted tokens that were judged there")
-    figure = style.blank(*words, "place in the draft", "kept")
+def _figure(info: AcceptanceByPosition) -> go.Figure:
+    subtitle = "of the tokens verified at each position"
+    figure = style.empty_figure(subtitle, "position in the draft", "accepted")
     for line in info.lines:
         figure.add_trace(_line(line))
-    figure.update_xaxes(style.counted(1, info.longest))
+    figure.update_xaxes(style.integer_axis(1, info.longest))
     figure.update_yaxes(range=[-0.04, 1.04], tickformat=".0%")
-    figure.update_layout(height=420, meta=style.at_least(240 + 24 * min(info.longest, 32)))
+    figure.update_layout(height=420, meta=style.min_width(240 + 24 * min(info.longest, 32)))
     return figure
 
 
 def _line(line: Line) -> go.Scatter:
-    mark = style.trace_mark(line.place)
-    places = range(1, len(line.shares) + 1)
+    mark = style.run_mark(line.run)
+    positions = range(1, len(line.shares) + 1)
+    label = style.escape(line.label)
     return go.Scatter(
-        x=list(places),
+        x=list(positions),
         y=[share.rate for share in line.shares],
         hovertext=[
-            f"place {place}: {share.accepted} of {share.judged} kept<br>{style.escape(line.label)}"
-            for place, share in zip(places, line.shares, strict=True)
+            f"position {position}: {share.accepted} of {share.judged} accepted<br>{label}"
+            for position, share in zip(positions, line.shares, strict=True)
         ],
         hoverinfo="text",
         mode="lines+markers",
         line={"color": mark.colour, "width": 2},
         marker={"symbol": mark.symbol, "color": mark.colour, "size": mark.size + 2},
-        name=style.escape(line.label),
+        name=label,
         cliponaxis=False,
         showlegend=True,
     )

@@ -1,8 +1,4 @@
-"""A race of drafters on one clock: tokens written over time.
-
-Knows when tokens arrived. Refuses to know who drafted, and to race runs that shared their passes:
-whoever asks had each run alone.
-"""
+"""A race of drafters: tokens written over time."""
 
 from __future__ import annotations
 
@@ -13,19 +9,21 @@ import plotly.graph_objects as go
 
 from engine.trace import Trace
 from engine.trace.rounds import arrivals
-from visualizers._shared import style as style
+from visualizers.registry import view
+from visualizers.shared import style
+from visualizers.shared.runs import labels
 
 
 class Lane(NamedTuple):
-    """One run: how many tokens there were after so many seconds."""
+    """One run: the time at which each of its tokens was there."""
 
-    place: int
+    run: int
     label: str
     seconds: tuple[float, ...]
 
     @property
-    def pace(self) -> float | None:
-        """Tokens a second over the whole run."""
+    def tokens_per_second(self) -> float | None:
+        """The speed over the whole run."""
         return len(self.seconds) / self.seconds[-1] if self.seconds and self.seconds[-1] else None
 
 
@@ -36,52 +34,50 @@ class Lanes(NamedTuple):
 
 
 def needs(trace: Trace) -> bool:
-    """A run that wrote something."""
+    """Whether the run wrote any token."""
     return bool(trace.sequences and trace.sequences[0].steps)
 
 
-def speculative_race(
-    traces: Sequence[Trace], names: Sequence[str] | None = None, until: float | None = None
-) -> go.Figure:
-    """How many tokens each run had written after so many seconds: a step is a round's tokens, which
-    arrive together. ``until`` cuts the clock off, for a replay."""
-    return _figure(_info(traces, names), until)
+# Not a figure of every comparison: the times of runs that share forward passes are not their own.
+@view("speculative_race", title="Race", tab="race", needs=needs)
+def speculative_race(traces: Sequence[Trace]) -> go.Figure:
+    """Number of tokens each run had written after a time. All tokens of a round arrive together, so
+    a line rises in steps.
+    """
+    return _figure(_info(traces))
 
 
-def _info(traces: Sequence[Trace], names: Sequence[str] | None = None) -> Lanes:
-    named = enumerate(zip(traces, names or style.labels(traces), strict=True))
+def _info(traces: Sequence[Trace]) -> Lanes:
     return Lanes(
         tuple(
-            Lane(place, name, tuple(max(0.0, ms) / 1000 for ms in arrivals(trace)))
-            for place, (trace, name) in named
+            Lane(index, label, tuple(max(0.0, ms) / 1000 for ms in arrivals(trace)))
+            for index, (trace, label) in enumerate(zip(traces, labels(traces), strict=True))
             if needs(trace)
         )
     )
 
 
-def _figure(info: Lanes, until: float | None = None) -> go.Figure:
-    words = ("The race", "each ran alone; the clock starts when the prompt was read")
-    figure = style.blank(*words, "seconds", "tokens written")
+def _figure(info: Lanes) -> go.Figure:
+    subtitle = "one run at a time; time 0 is the end of the pass over the prompt"
+    figure = style.empty_figure(subtitle, "seconds", "tokens written")
     for lane in info.lanes:
-        figure.add_trace(_line(lane, until))
+        figure.add_trace(_line(lane))
     figure.update_xaxes(rangemode="tozero")
     figure.update_yaxes(rangemode="tozero")
-    figure.update_layout(height=440, meta=style.at_least(360))
+    figure.update_layout(height=440)
     return figure
 
 
-def _line(lane: Lane, until: float | None) -> go.Scatter:
-    mark = style.trace_mark(lane.place)
-    shown = [at for at in lane.seconds if until is None or at <= until]
-    pace = "" if lane.pace is None else f" · {lane.pace:.1f} tokens/s"
+def _line(lane: Lane) -> go.Scatter:
+    mark, label = style.run_mark(lane.run), style.escape(lane.label)
+    speed = lane.tokens_per_second
     return go.Scatter(
-        x=[0.0, *shown],
-        y=list(range(len(shown) + 1)),
+        x=[0.0, *lane.seconds],
+        y=list(range(len(lane.seconds) + 1)),
         mode="lines+markers",
         line={"color": mark.colour, "width": 2, "shape": "hv"},
         marker={"symbol": mark.symbol, "color": mark.colour, "size": mark.size - 1},
-        name=style.escape(lane.label + pace),
-        hovertemplate=f"{style.escape(lane.label)}<br>%{{y}} tokens after %{{x:.2f}} s"
-        "<extra></extra>",
+        name=label if speed is None else f"{label} · {speed:.1f} tokens/s",
+        hovertemplate=f"{label}<br>%{{y}} tokens after %{{x:.2f}} s<extra></extra>",
         showlegend=True,
     )

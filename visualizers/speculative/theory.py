@@ -1,7 +1,4 @@
-"""The speed-up that theory expects of drafts by their length, and what a run had.
-
-Knows curves and points. Refuses to know where they come from.
-"""
+"""Expected speed-up of speculative decoding by draft length, and the measured run."""
 
 from __future__ import annotations
 
@@ -10,12 +7,14 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from visualizers._shared import style as style
+from visualizers.registry import view
+from visualizers.shared import style
 
 
-class Case(NamedTuple):
-    """One drafter: the speed-up by draft length 0, 1, 2 … as in the paper (``ideal``) and with what
-    a pass of several tokens costs on this machine (``here``), and the run as it was measured."""
+class DraftLengthTheory(NamedTuple):
+    """One drafter: the speed-up for draft lengths 0, 1, 2 …, as in the paper (``ideal``: verifying
+    several tokens costs as much as one) and with this machine's verification cost (``here``), and
+    the mean draft length and speed-up that were measured."""
 
     label: str
     ideal: tuple[float, ...]
@@ -25,46 +24,37 @@ class Case(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The top of a curve."""
+    """The highest point of a curve."""
 
     length: int
     speed_up: float
 
 
 class Info(NamedTuple):
-    """What is drawn: every case with the tops of its two curves."""
+    """What the figure shows."""
 
-    cases: tuple[Case, ...]
-    ideal: tuple[Best, ...]
-    here: tuple[Best, ...]
-
-    @property
-    def longest(self) -> int:
-        """The last draft length."""
-        return max((len(case.ideal) - 1 for case in self.cases), default=1)
-
-    @property
-    def words(self) -> str:
-        """The best lengths, as a sentence."""
-        told = [
-            f"{case.label}: {best.length or 'none'}"
-            for case, best in zip(self.cases, self.here, strict=True)
-        ]
-        return f"best draft length here: {', '.join(told)}" if told else ""
+    theory: DraftLengthTheory
+    best_ideal: Best
+    best_here: Best
 
 
-def theory_curves(cases: Sequence[Case]) -> go.Figure:
-    """The speed-up over plain decoding by draft length: solid with what judging several tokens
-    costs here, dashed where that cost what one token does; the large mark is the run."""
-    return _figure(_info(cases))
+@view(
+    "speculative_theory",
+    title="Speed-up by draft length",
+    tab="rounds",
+    order=50,
+    input=DraftLengthTheory,
+)
+def speculative_theory(theory: DraftLengthTheory) -> go.Figure:
+    """Expected speed-up over plain decoding by draft length: solid with the cost of verifying
+    several tokens on this machine, dashed if that cost as much as one token; the large marker is
+    the measured run.
+    """
+    return _figure(_info(theory))
 
 
-def _info(cases: Sequence[Case]) -> Info:
-    return Info(
-        tuple(cases),
-        tuple(_best(case.ideal) for case in cases),
-        tuple(_best(case.here) for case in cases),
-    )
+def _info(theory: DraftLengthTheory) -> Info:
+    return Info(theory, _best(theory.ideal), _best(theory.here))
 
 
 def _best(curve: Sequence[float]) -> Best:
@@ -73,54 +63,58 @@ def _best(curve: Sequence[float]) -> Best:
 
 
 def _figure(info: Info) -> go.Figure:
-    figure = style.blank(
-        "Speed-up by draft length", style.escape(info.words), "drafted tokens a round", "speed-up"
-    )
-    for place, case in enumerate(info.cases):
-        figure.add_traces(_case(place, case, info.here[place]))
+    theory = info.theory
+    subtitle = f"best draft length here: {info.best_here.length or 'none'}"
+    figure = style.empty_figure(subtitle, "drafted tokens per round", "speed-up")
+    figure.add_traces([*_curves(theory), *_points(info)])
     figure.add_hline(1.0, line={"color": style.INK, "dash": "dot", "width": 1.5})
-    figure.update_xaxes(style.counted(0, info.longest))
+    figure.update_xaxes(style.integer_axis(0, len(theory.ideal) - 1))
     figure.update_yaxes(ticksuffix="×", rangemode="tozero")
-    figure.update_layout(height=460, meta=style.at_least(420), margin={"b": 110})
+    figure.update_layout(height=460, meta=style.min_width(420), margin={"b": 110})
     return figure
 
 
-def _case(place: int, case: Case, best: Best) -> list[go.Scatter]:
-    mark, name = style.trace_mark(place), style.escape(case.label)
-    told = f"{name}<br>%{{x}} drafted: %{{y:.2f}}×"
-    curves = [
+def _curves(theory: DraftLengthTheory) -> list[go.Scatter]:
+    label = style.escape(theory.label)
+    return [
         go.Scatter(
             x=list(range(len(curve))),
             y=list(curve),
             mode="lines",
-            line={"color": mark.colour, "width": 2, "dash": dash},
-            name=f"{name}, {what}",
-            hovertemplate=f"{told} {what}<extra></extra>",
+            line={"color": style.BLUE, "width": 2, "dash": dash},
+            name=name,
+            hovertemplate=f"{label}<br>%{{x}} drafted: %{{y:.2f}}×, {name}<extra></extra>",
         )
-        for curve, dash, what in (
-            (case.here, "solid", "with this machine's passes"),
-            (case.ideal, "dash", "by the paper"),
+        for curve, dash, name in (
+            (theory.here, "solid", "on this machine"),
+            (theory.ideal, "dash", "ideal (paper)"),
         )
     ]
-    point = {"line": {"color": style.INK, "width": 1.5}, "color": mark.colour}
-    top = go.Scatter(
-        x=[best.length],
-        y=[best.speed_up],
-        mode="markers",
-        marker={"symbol": f"{mark.symbol}-open", "size": 12, **point},
-        hovertemplate=f"{told}, the best length here<extra></extra>",
-        showlegend=False,
-    )
-    run = go.Scatter(
-        x=[case.length],
-        y=[case.measured],
-        mode="markers+text",
-        text=[name],
-        textposition="top center",
-        marker={"symbol": mark.symbol, "size": 14, **point},
-        name=f"{name}, measured",
-        hovertemplate=f"{name}, as measured<br>%{{x:.1f}} drafted a round: %{{y:.2f}}×"
-        "<extra></extra>",
-        cliponaxis=False,
-    )
-    return [*curves, top, run]
+
+
+def _points(info: Info) -> list[go.Scatter]:
+    """The best draft length here, and the measured run."""
+    label, best = style.escape(info.theory.label), info.best_here
+    outline = {"line": {"color": style.INK, "width": 1.5}, "color": style.BLUE}
+    return [
+        go.Scatter(
+            x=[best.length],
+            y=[best.speed_up],
+            mode="markers",
+            marker={"symbol": "circle-open", "size": 12, **outline},
+            hovertemplate=f"{label}<br>best draft length here: %{{x}} (%{{y:.2f}}×)<extra></extra>",
+            showlegend=False,
+        ),
+        go.Scatter(
+            x=[info.theory.length],
+            y=[info.theory.measured],
+            mode="markers+text",
+            text=[label],
+            textposition="top center",
+            marker={"symbol": "circle", "size": 14, **outline},
+            name="measured",
+            hovertemplate=f"{label}, measured<br>%{{x:.1f}} drafted per round: %{{y:.2f}}×"
+            "<extra></extra>",
+            cliponaxis=False,
+        ),
+    ]

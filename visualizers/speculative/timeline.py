@@ -1,9 +1,4 @@
-"""The rounds of speculative runs on their clocks: drafting, judging, and what became of each token.
-
-Knows rounds as a trace tells them. Refuses to know which drafter it was. The times of a run that
-shared its passes with others are not its own, so this is no view of every comparison: it is for
-runs that were alone.
-"""
+"""The rounds of a speculative run over time: drafting, verification, and each token's verdict."""
 
 from __future__ import annotations
 
@@ -14,22 +9,24 @@ import plotly.graph_objects as go
 
 from engine.trace import Trace
 from engine.trace.rounds import Round, needs, rounds
-from visualizers._shared import style as style
-from visualizers._shared.panels import Words, headline, named, stacked
-from visualizers.speculative._verdicts import MARKS, NAMES, closing_card, drafted_card
+from visualizers.registry import view
+from visualizers.shared import style
+from visualizers.shared.panels import panel_title, stacked_panels
+from visualizers.shared.runs import labels
+from visualizers.speculative._verdicts import MARKS, NAMES, closing_hover, drafted_hover
 
 _TOKEN = 20  # pixels that a token's text needs
 _WIDEST = 6_000
 
 
-class Dot(NamedTuple):
-    """One token: when in the run (ms) and how far into its draft, and what became of it."""
+class RoundToken(NamedTuple):
+    """One token: its time in the run, its position in the draft, and its verdict."""
 
     ms: float
-    height: int
+    position: int
     text: str
     verdict: str
-    card: str
+    hover: str
 
 
 class Lane(NamedTuple):
@@ -37,12 +34,12 @@ class Lane(NamedTuple):
 
     label: str
     rounds: tuple[Round, ...]
-    dots: tuple[Dot, ...]
+    tokens: tuple[RoundToken, ...]
 
     @property
-    def highest(self) -> int:
-        """The longest draft's height."""
-        return max((dot.height for dot in self.dots), default=1)
+    def longest_draft(self) -> int:
+        """The highest position of a token."""
+        return max((token.position for token in self.tokens), default=1)
 
 
 class Timeline(NamedTuple):
@@ -51,92 +48,93 @@ class Timeline(NamedTuple):
     lanes: tuple[Lane, ...]
 
 
+# Not a figure of every comparison: the times of runs that share forward passes are not their own.
+@view("speculative_timeline", title="Rounds over time", tab="rounds", order=10, needs=needs)
 def speculative_timeline(traces: Sequence[Trace]) -> go.Figure:
-    """Each round of a run on its clock: hatched while a draft is written, plain while the model
-    judges it; above, the round's tokens, the higher the further into the draft."""
+    """Each round over time: hatched while drafting, plain while the target model verifies. Above it
+    stand the round's tokens; a token is the higher, the later its position in the draft.
+    """
     return _figure(_info(traces))
 
 
 def _info(traces: Sequence[Trace]) -> Timeline:
     lanes = []
-    for trace, label in zip(traces, style.labels(traces), strict=True):
+    for trace, label in zip(traces, labels(traces), strict=True):
         if needs(trace):
-            told = rounds(trace)
-            dots = [dot for one in told for dot in _dots(one, label)]
-            lanes.append(Lane(label, told, tuple(dots)))
+            found = rounds(trace)
+            tokens = [token for one in found for token in _tokens(one, label)]
+            lanes.append(Lane(label, found, tuple(tokens)))
     return Timeline(tuple(lanes))
 
 
-def _dots(one: Round, label: str) -> list[Dot]:
-    """A round's tokens, side by side in the time it took: a draft is written from left to right."""
-    took = one.ended_ms - one.began_ms
-    apart = took / (len(one.drafted) + 1)
-    dots = [
-        Dot(
-            one.began_ms + apart * (place + 0.5),
-            token.position,
-            token.token.text,
-            token.verdict,
-            drafted_card(token, one.number, label),
+def _tokens(one: Round, label: str) -> list[RoundToken]:
+    """The tokens of a round, spread over its time from left to right."""
+    spacing = (one.ended_ms - one.began_ms) / (len(one.drafted) + 1)
+    tokens = [
+        RoundToken(
+            one.began_ms + spacing * (index + 0.5),
+            drafted.position,
+            drafted.token.text,
+            drafted.verdict,
+            drafted_hover(drafted, one.number, label),
         )
-        for place, token in enumerate(one.drafted)
+        for index, drafted in enumerate(one.drafted)
     ]
-    if one.closing:
-        card = closing_card(one.closing, one.number, label)
-        kept, text = len(one.accepted), one.closing.token.text
-        at = one.ended_ms - apart / 2
-        dots.append(Dot(at, kept + 1, text, one.closing.kind, card))
-    return dots
+    if closing := one.closing:
+        tokens.append(
+            RoundToken(
+                one.ended_ms - spacing / 2,
+                len(one.accepted) + 1,
+                closing.token.text,
+                closing.kind,
+                closing_hover(closing, one.number, label),
+            )
+        )
+    return tokens
 
 
 def _figure(info: Timeline) -> go.Figure:
-    words = Words(
-        "Rounds on the clock",
-        "hatched: drafting · plain: judging · tokens stand as high as they are far into a draft",
-        "ms since the prompt was read",
-        "place in the draft",
+    figure = stacked_panels(
+        "hatched: drafting · plain: verification · height: position in the draft",
+        "ms since the pass over the prompt",
+        "position in the draft",
+        [150 + 24 * min(lane.longest_draft, 12) for lane in info.lanes],
+        between=110,
+        bottom=110,
     )
-    heights = [150 + 24 * min(lane.highest, 12) for lane in info.lanes]
-    figure = stacked(words, heights, between=110, bottom=110)
-    shown: set[str] = set()
+    in_legend: set[str] = set()
     for row, lane in enumerate(info.lanes, start=1):
-        for bar in _bars(lane, first=row == 1):
+        for bar in _bars(lane, in_legend=row == 1):
             figure.add_trace(bar, row=row, col=1)
         for verdict in MARKS:
-            dots = [dot for dot in lane.dots if dot.verdict == verdict]
-            if dots:
-                figure.add_trace(_marks(dots, verdict, verdict not in shown), row=row, col=1)
-                shown.add(verdict)
-        every = list(range(1, lane.highest + 1))
-        figure.update_yaxes(range=[-1.2, lane.highest + 0.9], tickvals=every, row=row)
-        figure.add_annotation(headline(named(lane.label), row))
-    tokens = max((len(lane.dots) for lane in info.lanes), default=0)
-    width = min(_WIDEST, 320 + _TOKEN * tokens)
-    figure.update_layout(barmode="overlay", meta=style.at_least(width))
+            tokens = [token for token in lane.tokens if token.verdict == verdict]
+            if tokens:
+                markers = _markers(tokens, verdict, in_legend=verdict not in in_legend)
+                figure.add_trace(markers, row=row, col=1)
+                in_legend.add(verdict)
+        positions = list(range(1, lane.longest_draft + 1))
+        figure.update_yaxes(range=[-1.2, lane.longest_draft + 0.9], tickvals=positions, row=row)
+        figure.add_annotation(panel_title(row, lane.label))
+    most = max((len(lane.tokens) for lane in info.lanes), default=0)
+    width = min(_WIDEST, 320 + _TOKEN * most)
+    figure.update_layout(barmode="overlay", meta=style.min_width(width))
     return figure
 
 
-def _bars(lane: Lane, *, first: bool) -> list[go.Bar]:
-    """How long each round drafted and judged, below its tokens."""
-    kinds = (
-        ("drafting", style.ORANGE, "/", [(one.began_ms, one.draft_ms) for one in lane.rounds]),
-        (
-            "judging",
-            style.SKY,
-            "",
-            [(one.began_ms + one.draft_ms, one.verify_ms) for one in lane.rounds],
-        ),
-    )
+def _bars(lane: Lane, *, in_legend: bool) -> list[go.Bar]:
+    """The time each round spent on drafting and on verification, below its tokens."""
+    drafting = [(one.began_ms, one.draft_ms) for one in lane.rounds]
+    verification = [(one.began_ms + one.draft_ms, one.verify_ms) for one in lane.rounds]
     return [
         go.Bar(
-            base=[began for began, _ in spans],
+            base=[start for start, _ in spans],
             x=[ms for _, ms in spans],
             y=[-0.4] * len(spans),
             width=0.9,
             orientation="h",
             name=name,
             legendgroup=name,
-            showlegend=first,
+            showlegend=in_legend,
             marker={
                 **{"color": colour, "line": {"color": style.INK, "width": 1}},
                 "pattern": {"shape": shape, "fgcolor": "#222222", "fillmode": "overlay"},
@@ -148,24 +146,27 @@ def _bars(lane: Lane, *, first: bool) -> list[go.Bar]:
             ],
             hoverinfo="text",
         )
-        for name, colour, shape, spans in kinds
+        for name, colour, shape, spans in (
+            ("drafting", style.ORANGE, "/", drafting),
+            ("verification", style.SKY, "", verification),
+        )
     ]
 
 
-def _marks(dots: Sequence[Dot], verdict: str, first: bool) -> go.Scatter:
+def _markers(tokens: Sequence[RoundToken], verdict: str, *, in_legend: bool) -> go.Scatter:
     mark = MARKS[verdict]
     return go.Scatter(
-        x=[dot.ms for dot in dots],
-        y=[dot.height for dot in dots],
-        text=[style.spelled(dot.text, 10) for dot in dots],
+        x=[token.ms for token in tokens],
+        y=[token.position for token in tokens],
+        text=[style.token_label(token.text, 10) for token in tokens],
         textposition="top center",
         textfont={"size": 10},
-        hovertext=[dot.card for dot in dots],
+        hovertext=[token.hover for token in tokens],
         hoverinfo="text",
         mode="markers+text",
         marker={"symbol": mark.symbol, "color": mark.colour, "size": mark.size},
         name=NAMES[verdict],
         legendgroup=verdict,
-        showlegend=first,
+        showlegend=in_legend,
         cliponaxis=False,
     )

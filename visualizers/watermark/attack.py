@@ -1,66 +1,74 @@
-"""What is left of a watermark's score as an attack grows stronger.
-
-Knows z-scores by strength and seed. Refuses to attack, to detect, and to draw a score that there is
-none of: a text too short to score leaves a gap.
-"""
+"""The z-score of a watermarked text over the strength of an attack."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from visualizers._shared import style as style
+from visualizers.registry import view
+from visualizers.shared import style
 
 
-class Point(NamedTuple):
-    """One attack: how strong, from which seed, and the z-score after it."""
+class AttackResult(NamedTuple):
+    """One attack: its strength and seed, and the z-score after it; None: too short to score."""
 
     strength: float
     seed: int
     z: float | None
 
 
-class Info(NamedTuple):
-    """What is drawn. Medians are over the seeds of a strength that left something to score."""
+class AttackCurve(NamedTuple):
+    """An attack at several strengths and seeds."""
 
-    points: tuple[Point, ...]
-    medians: tuple[tuple[float, float], ...]
-    before: float | None
+    title: str
+    strength_title: str
+    results: tuple[AttackResult, ...]
+    before: float | None  # z-score of the text before the attack
     threshold: float
 
 
-def attack_curve(
-    title: str, strength: str, points: Sequence[Point], before: float | None, threshold: float
-) -> go.Figure:
-    """The z-score of a text over an attack's strength: a point for each seed, a line through their
-    medians, and what it was before."""
-    return _figure(_info(points, before, threshold), title, strength)
+class Info(NamedTuple):
+    """What the figure shows: the results with a score, and their median at each strength."""
+
+    curve: AttackCurve
+    scored: tuple[AttackResult, ...]
+    medians: tuple[tuple[float, float], ...]
 
 
-def _info(points: Sequence[Point], before: float | None, threshold: float) -> Info:
-    scored: dict[float, list[float]] = {}
-    for point in points:
-        if point.z is not None:
-            scored.setdefault(point.strength, []).append(point.z)
-    medians = tuple((strength, median(scored[strength])) for strength in sorted(scored))
-    return Info(tuple(points), medians, before, threshold)
+@view("watermark_attack", title="Attack", tab="attack", input=AttackCurve)
+def watermark_attack(curve: AttackCurve) -> go.Figure:
+    """The z-score of the text by the strength of the attack: one point per seed, and a line through
+    the medians. Texts too short to score have no point.
+    """
+    return _figure(_info(curve))
 
 
-def _figure(info: Info, title: str, strength: str) -> go.Figure:
-    subtitle = "a point for each seed, a line through their medians"
-    figure = style.blank(style.escape(title), subtitle, style.escape(strength), "z-score")
-    drawn = [point for point in info.points if point.z is not None]
+def _info(curve: AttackCurve) -> Info:
+    by_strength: dict[float, list[float]] = {}
+    for result in curve.results:
+        if result.z is not None:
+            by_strength.setdefault(result.strength, []).append(result.z)
+    return Info(
+        curve,
+        tuple(result for result in curve.results if result.z is not None),
+        tuple((strength, median(by_strength[strength])) for strength in sorted(by_strength)),
+    )
+
+
+def _figure(info: Info) -> go.Figure:
+    curve = info.curve
+    strength = style.escape(curve.strength_title)
+    figure = style.empty_figure("points: seeds · line: median", strength, "z-score")
     figure.add_scatter(
-        x=[point.strength for point in drawn],
-        y=[point.z for point in drawn],
-        name="each seed",
+        x=[result.strength for result in info.scored],
+        y=[result.z for result in info.scored],
+        name="one seed",
         mode="markers",
         marker={"symbol": "circle-open", "color": style.ORANGE, "size": 8},
         hovertemplate="strength %{x:.2f}, seed %{customdata}<br>z %{y:.2f}<extra></extra>",
-        customdata=[point.seed for point in drawn],
+        customdata=[result.seed for result in info.scored],
     )
     figure.add_scatter(
         x=[strength for strength, _ in info.medians],
@@ -71,24 +79,28 @@ def _figure(info: Info, title: str, strength: str) -> go.Figure:
         marker={"symbol": "diamond", "size": 8},
         hovertemplate="strength %{x:.2f}<br>median z %{y:.2f}<extra></extra>",
     )
-    _lines(figure, info)
-    figure.update_layout(meta=style.at_least(420), height=430, margin={"b": 90})
-    return figure
-
-
-def _lines(figure: go.Figure, info: Info) -> None:
-    """What a score must exceed, and what it was before the attack."""
-    said = {"annotation_position": "top right", "annotation_font_size": 12}
-    figure.add_hline(
-        info.threshold,
-        line={"color": style.VERMILLION, "dash": "dash"},
-        annotation_text=f"threshold {info.threshold:g}",
-        **said,
+    _add_reference_lines(figure, curve)
+    return figure.update_layout(
+        title={"text": style.escape(curve.title)},
+        meta=style.min_width(420),
+        height=430,
+        margin={"b": 90},
     )
-    if info.before is not None:
+
+
+def _add_reference_lines(figure: go.Figure, curve: AttackCurve) -> None:
+    """The detection threshold, and the score before the attack."""
+    label = {"annotation_position": "top right", "annotation_font_size": 12}
+    figure.add_hline(
+        curve.threshold,
+        line={"color": style.VERMILLION, "dash": "dash"},
+        annotation_text=f"threshold {curve.threshold:g}",
+        **label,
+    )
+    if curve.before is not None:
         figure.add_hline(
-            info.before,
+            curve.before,
             line={"color": style.INK, "dash": "dot"},
-            annotation_text=f"before the attack {info.before:.2f}",
-            **said,
+            annotation_text=f"before the attack {curve.before:.2f}",
+            **label,
         )

@@ -1,8 +1,4 @@
-"""What a green list's bias did to the candidates of one step.
-
-Knows candidates with their probabilities. Refuses to know which tokens a key makes green: it is
-told.
-"""
+"""The effect of a green list's bias on the candidates of one step."""
 
 from __future__ import annotations
 
@@ -11,17 +7,18 @@ from typing import NamedTuple, Protocol
 
 import plotly.graph_objects as go
 
-from visualizers._shared import style as style
+from visualizers.registry import view
+from visualizers.shared import style
 
-MOST = 16
+_SHOWN = 16  # candidates
 
 
 class Candidate(Protocol):
-    """A candidate as whoever explains a step has it."""
+    """A candidate token with its probability before and after the bias."""
 
     @property
     def token(self) -> str:
-        """Its spelling."""
+        """The token's text."""
         ...
 
     @property
@@ -31,7 +28,7 @@ class Candidate(Protocol):
 
     @property
     def after(self) -> float:
-        """Its probability after it."""
+        """Its probability after the bias."""
         ...
 
     @property
@@ -41,12 +38,18 @@ class Candidate(Protocol):
 
     @property
     def chosen(self) -> bool:
-        """Whether the run took it."""
+        """Whether the run chose it."""
         ...
 
 
+class BiasedStep(NamedTuple):
+    """The candidates of one step."""
+
+    candidates: Sequence[Candidate]
+
+
 class Bar(NamedTuple):
-    """One candidate; its name says all that its colour says."""
+    """One candidate; its name says what its colour says."""
 
     name: str
     before: float
@@ -55,43 +58,44 @@ class Bar(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """What the figure shows, the most probable in the end first."""
+    """What the figure shows, in order of the probability after the bias."""
 
     bars: tuple[Bar, ...]
 
 
-def watermark_bias(candidates: Sequence[Candidate]) -> go.Figure:
-    """Every candidate's probability before and after the bias: green ones gain, at the cost of all
-    others. The one that was taken has an arrow."""
-    return _figure(_info(candidates))
+@view("watermark_bias", title="Effect of the bias", tab="explain", order=10, input=BiasedStep)
+def watermark_bias(step: BiasedStep) -> go.Figure:
+    """Probability of each candidate before and after the bias: green tokens gain, all others lose.
+    The arrow marks the chosen token.
+    """
+    return _figure(_info(step))
 
 
-def _info(candidates: Sequence[Candidate]) -> Bars:
-    ordered = sorted(candidates, key=lambda each: (-each.after, -each.before))
-    kept = ordered[:MOST]
-    kept += [each for each in ordered[MOST:] if each.chosen]
-    return Bars(tuple(Bar(_named(each), each.before, each.after, each.green) for each in kept))
+def _info(step: BiasedStep) -> Bars:
+    ordered = sorted(step.candidates, key=lambda candidate: (-candidate.after, -candidate.before))
+    shown = ordered[:_SHOWN] + [candidate for candidate in ordered[_SHOWN:] if candidate.chosen]
+    return Bars(tuple(Bar(_name(one), one.before, one.after, one.green) for one in shown))
 
 
-def _named(candidate: Candidate) -> str:
+def _name(candidate: Candidate) -> str:
     arrow = "→ " if candidate.chosen else ""
     colour = "green" if candidate.green else "red"
-    return f"{arrow}{style.spelled(candidate.token, 16)} · {colour}"
+    return f"{arrow}{style.token_label(candidate.token, 16)} · {colour}"
 
 
 def _figure(info: Bars) -> go.Figure:
-    told = "striped: before the bias · full: after it · → taken"
-    figure = style.blank("What the bias did", told, "probability", "")
+    subtitle = "hatched: before the bias · solid: after the bias · → chosen"
+    figure = style.empty_figure(subtitle, "probability", "candidate")
     colours = [style.GREEN if bar.green else style.VERMILLION for bar in info.bars]
-    # Two candidates may be spelled alike: bars stand at places, which are named.
-    places = list(range(len(info.bars)))
+    # Two candidates may have the same text, so the bars stand at numbered positions.
+    rows = list(range(len(info.bars)))
     for name, values, pattern in (
         ("before", [bar.before for bar in info.bars], "/"),
         ("after", [bar.after for bar in info.bars], ""),
     ):
         figure.add_trace(
             go.Bar(
-                y=places,
+                y=rows,
                 x=values,
                 orientation="h",
                 name=name,
@@ -103,13 +107,8 @@ def _figure(info: Bars) -> go.Figure:
                 hoverinfo="text",
             )
         )
-    figure.update_layout(
-        barmode="group",
-        showlegend=False,
-        height=150 + 30 * max(3, len(places)),
-        meta=style.at_least(320),
-    )
+    figure.update_layout(barmode="group", showlegend=False, height=150 + 30 * max(3, len(rows)))
     figure.update_xaxes(tickformat=".0%", rangemode="tozero")
     names = [bar.name for bar in info.bars]
-    figure.update_yaxes(tickvals=places, ticktext=names, autorange="reversed", showgrid=False)
+    figure.update_yaxes(tickvals=rows, ticktext=names, autorange="reversed", showgrid=False)
     return figure

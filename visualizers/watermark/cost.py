@@ -1,60 +1,63 @@
-"""What a mark costs: how much less probable the model finds its own text.
-
-Knows perplexities by bias. Refuses to know texts.
-"""
+"""The cost of a watermark: perplexity of texts by the bias they were written with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from visualizers._shared import style as style
+from visualizers.registry import view
+from visualizers.shared import style
 
 
-class Cost(NamedTuple):
-    """Texts written with one bias; None where the scheme knows of none."""
+class BiasCost(NamedTuple):
+    """Texts written with one bias; None where the scheme has no bias."""
 
     bias: float | None
     texts: int
     perplexity: float
-    low: float
+    low: float  # 95 % confidence interval of the perplexity
     high: float
-    z: float  # their mean score
-    found: float  # the share above the threshold
+    mean_z: float
+    detected: float  # share of texts above the threshold
+
+
+class WatermarkCost(NamedTuple):
+    """The texts of all biases."""
+
+    costs: tuple[BiasCost, ...]
 
 
 class Info(NamedTuple):
-    """What is drawn: every bias under its name, the weakest first."""
+    """What the figure shows: every bias with its name, the weakest first."""
 
     names: tuple[str, ...]
-    costs: tuple[Cost, ...]
+    costs: tuple[BiasCost, ...]
 
 
-def cost(costs: Sequence[Cost]) -> go.Figure:
-    """The perplexity of texts under the model without a mark, over the bias they were written
-    with."""
-    return _figure(_info(costs))
+@view(
+    "watermark_cost", title="Cost of the watermark", tab="calibrate", order=40, input=WatermarkCost
+)
+def watermark_cost(cost: WatermarkCost) -> go.Figure:
+    """Perplexity of the texts under the model without a watermark, by the bias they were written
+    with. Brackets: 95 % confidence interval.
+    """
+    return _figure(_info(cost))
 
 
-def _info(costs: Sequence[Cost]) -> Info:
-    # Where there is no bias, there is one kind of marked text, beside those without a mark.
-    ordered = sorted(costs, key=lambda one: float("inf") if one.bias is None else one.bias)
+def _info(cost: WatermarkCost) -> Info:
+    # A scheme without a bias has watermarked texts of one kind, after those without a watermark.
+    ordered = sorted(cost.costs, key=lambda one: float("inf") if one.bias is None else one.bias)
     return Info(tuple(_name(one.bias) for one in ordered), tuple(ordered))
 
 
 def _name(bias: float | None) -> str:
-    return "marked" if bias is None else "no mark" if bias == 0 else f"bias {bias:g}"
+    return "watermarked" if bias is None else "no watermark" if bias == 0 else f"bias {bias:g}"
 
 
 def _figure(info: Info) -> go.Figure:
-    figure = style.blank(
-        "What the mark costs",
-        "under the model without a mark; bars: where it truly lies 95 times in 100",
-        "how the texts were written",
-        "perplexity",
-    )
+    subtitle = "under the model without a watermark · brackets: 95 % confidence interval"
+    figure = style.empty_figure(subtitle, "texts written with", "perplexity")
     figure.add_scatter(
         x=info.names,
         y=[one.perplexity for one in info.costs],
@@ -65,10 +68,10 @@ def _figure(info: Info) -> go.Figure:
             "array": [one.high - one.perplexity for one in info.costs],
             "arrayminus": [one.perplexity - one.low for one in info.costs],
         },
-        customdata=[(one.texts, one.z, one.found) for one in info.costs],
+        customdata=[(one.texts, one.mean_z, one.detected) for one in info.costs],
         hovertemplate="%{x}: perplexity %{y:.2f}<br>%{customdata[0]} texts, mean z"
-        " %{customdata[1]:.2f}, found %{customdata[2]:.1%}<extra></extra>",
+        " %{customdata[1]:.2f}, detected %{customdata[2]:.1%}<extra></extra>",
         showlegend=False,
     )
     figure.update_yaxes(rangemode="tozero")
-    return figure.update_layout(meta=style.at_least(420), height=430)
+    return figure.update_layout(meta=style.min_width(420), height=430)

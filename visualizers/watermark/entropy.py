@@ -1,7 +1,4 @@
-"""Why steps where the model is sure carry no mark.
-
-Knows the entropy and the green note that a run's steps recorded. Refuses to work out a green list.
-"""
+"""Green tokens of a watermarked run by the entropy of the model."""
 
 from __future__ import annotations
 
@@ -11,108 +8,129 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from engine.trace import Trace
-from visualizers._shared import style as style
-from visualizers._shared.lines import best_path
+from visualizers.registry import view
+from visualizers.shared import style
+from visualizers.shared.runs import best_path
 
-EDGES = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 20.0)  # nats; few steps are beyond
+EDGES = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 20.0)  # nats; the bins are narrow where tokens are many
 
 
-class Dot(NamedTuple):
-    """One step: how undecided the model was, and whether the token it took was raised."""
+class GreenListRun(NamedTuple):
+    """A run with a green list, and the token position (from 0) to highlight."""
 
-    at: int  # place in the text, from 0
+    trace: Trace
+    greenlist_ratio: float  # share of green tokens without a watermark
+    at: int | None = None
+
+
+class TokenPoint(NamedTuple):
+    """One token, the entropy of the model at it, and whether it is on the green list."""
+
+    at: int  # position in the text, from 0
     token: str
     entropy: float
     green: bool
 
 
-class Group(NamedTuple):
-    """Steps of like entropy, and how many of them are green."""
+class Bin(NamedTuple):
+    """The tokens in a range of entropies, and how many of them are green."""
 
     low: float
     high: float
-    steps: int
+    tokens: int
     green: int
 
 
-class Marked(NamedTuple):
-    """What the figure shows; ``ratio`` is what chance would give."""
+class GreenByEntropy(NamedTuple):
+    """What the figure shows."""
 
-    dots: tuple[Dot, ...]
-    groups: tuple[Group, ...]
-    ratio: float
+    points: tuple[TokenPoint, ...]
+    bins: tuple[Bin, ...]
+    greenlist_ratio: float
+    at: int | None
 
 
-def watermark_entropy(trace: Trace, ratio: float, at: int | None = None) -> go.Figure:
-    """Every token of the text by how undecided the model was, above where it is green and below
-    where it is not; bars are the green share of tokens of like entropy, dashed is chance.
+@view(
+    "watermark_entropy",
+    title="Green tokens by entropy",
+    tab="explain",
+    order=20,
+    input=GreenListRun,
+)
+def watermark_entropy(run: GreenListRun) -> go.Figure:
+    """Each token by the entropy of the model at it: green tokens at the top, others at the bottom.
+    Bars show the share of green tokens in each range of entropies; the dashed line is the share
+    expected without a watermark.
 
-    Where the model is sure the bias changes nothing, and the share stays near chance.
+    Where the model is confident, the bias does not change its choice, and the share stays near the
+    dashed line.
     """
-    return _figure(_info(trace, ratio), at)
+    return _figure(_info(run))
 
 
-def _info(trace: Trace, ratio: float) -> Marked:
-    dots = tuple(
-        Dot(at, step.token.text, step.distribution.raw_entropy, bool(step.notes["green"]))
-        for at, step in enumerate(best_path(trace), start=len(trace.prefix))
-        if step.distribution is not None and "green" in step.notes
+def _info(run: GreenListRun) -> GreenByEntropy:
+    points = tuple(
+        TokenPoint(at, step.token.text, step.distribution.raw_entropy, bool(step.notes["green"]))
+        for at, step in enumerate(best_path(run.trace), start=len(run.trace.prefix))
+        if step.distribution is not None
+        and step.distribution.raw_entropy is not None
+        and step.notes.get("green") is not None
     )
-    groups = []
+    bins = []
     for low, high in pairwise(EDGES):
-        inside = [dot for dot in dots if low <= dot.entropy < high]
+        inside = [point for point in points if low <= point.entropy < high]
         if inside:
-            groups.append(Group(low, high, len(inside), sum(dot.green for dot in inside)))
-    return Marked(dots, tuple(groups), ratio)
+            bins.append(Bin(low, high, len(inside), sum(point.green for point in inside)))
+    return GreenByEntropy(points, tuple(bins), run.greenlist_ratio, run.at)
 
 
-def _figure(info: Marked, at: int | None = None) -> go.Figure:
-    told = "bars: green share of tokens of like entropy · dashed: chance"
-    figure = style.blank("Entropy and the mark", told, "entropy (nats)", "green share")
-    figure.update_layout(height=420, meta=style.at_least(320))
-    if not info.dots:
-        return style.said(figure, "no step recorded whether it is green")
-    most = max(dot.entropy for dot in info.dots)
-    figure.add_trace(_bars(info, most))
+def _figure(info: GreenByEntropy) -> go.Figure:
+    subtitle = "bars: share of green tokens · dashed: expected without a watermark"
+    figure = style.empty_figure(subtitle, "entropy (nats)", "green tokens")
+    figure.update_layout(height=420)
+    if not info.points:
+        return style.with_message(figure, "Not captured: no step recorded whether it is green.")
+    highest = max(point.entropy for point in info.points)
+    figure.add_trace(_bars(info, highest))
     for green, name, symbol, colour in (
-        (True, "green token", "circle", style.GREEN),
+        (True, "green", "circle", style.GREEN),
         (False, "not green", "x", style.VERMILLION),
     ):
-        figure.add_trace(_dots(info, green, name, symbol, colour))
-    figure.add_hline(info.ratio, line={"color": style.INK, "width": 1.5, "dash": "dash"})
-    for dot in info.dots:
-        if dot.at == at:
-            figure.add_trace(_ring(dot))
+        figure.add_trace(_markers(info, green, name, symbol, colour))
+    figure.add_hline(info.greenlist_ratio, line={"color": style.INK, "width": 1.5, "dash": "dash"})
+    for point in info.points:
+        if point.at == info.at:
+            figure.add_trace(_ring(point))
     figure.update_yaxes(range=[-0.14, 1.14], tickformat=".0%", tickvals=[0, 0.25, 0.5, 0.75, 1])
-    figure.update_xaxes(range=[-0.03 * most - 0.05, 1.05 * most + 0.05])
+    figure.update_xaxes(range=[-0.03 * highest - 0.05, 1.05 * highest + 0.05])
     return figure
 
 
-def _bars(info: Marked, most: float) -> go.Bar:
-    ends = [(group.low, max(min(group.high, most), group.low + 0.1)) for group in info.groups]
+def _bars(info: GreenByEntropy, highest: float) -> go.Bar:
+    ends = [(one.low, max(min(one.high, highest), one.low + 0.1)) for one in info.bins]
     return go.Bar(
         x=[(low + high) / 2 for low, high in ends],
         width=[high - low for low, high in ends],
-        y=[group.green / group.steps for group in info.groups],
+        y=[one.green / one.tokens for one in info.bins],
         hovertext=[
-            f"{group.low:g} to {group.high:g} nats<br>{group.green} of {group.steps} tokens green"
-            for group in info.groups
+            f"{one.low:g} to {one.high:g} nats<br>{one.green} of {one.tokens} tokens green"
+            for one in info.bins
         ],
         hoverinfo="text",
-        marker={"color": style.QUIET, "line": {"color": style.INK, "width": 1}},
+        marker={"color": style.MUTED, "line": {"color": style.INK, "width": 1}},
         showlegend=False,
     )
 
 
-def _dots(info: Marked, green: bool, name: str, symbol: str, colour: str) -> go.Scatter:
-    dots = [dot for dot in info.dots if dot.green is green]
+def _markers(info: GreenByEntropy, green: bool, name: str, symbol: str, colour: str) -> go.Scatter:
+    points = [point for point in info.points if point.green is green]
     return go.Scatter(
-        x=[dot.entropy for dot in dots],
-        y=[1.07 if green else -0.07] * len(dots),
+        x=[point.entropy for point in points],
+        y=[1.07 if green else -0.07] * len(points),
         hovertext=[
-            f"<b>{style.spelled(dot.token)}</b>  token {dot.at + 1}<br>{name}, "
-            f"{dot.entropy:.2f} nats"
-            for dot in dots
+            f"<b>{style.token_label(point.token)}</b>  token {point.at + 1}<br>{name}, "
+            f"{point.entropy:.2f} nats"
+            for point in points
         ],
         hoverinfo="text",
         mode="markers",
@@ -123,11 +141,11 @@ def _dots(info: Marked, green: bool, name: str, symbol: str, colour: str) -> go.
     )
 
 
-def _ring(dot: Dot) -> go.Scatter:
-    """A circle around the token that is pointed out."""
+def _ring(point: TokenPoint) -> go.Scatter:
+    """A circle around the highlighted token."""
     return go.Scatter(
-        x=[dot.entropy],
-        y=[1.07 if dot.green else -0.07],
+        x=[point.entropy],
+        y=[1.07 if point.green else -0.07],
         mode="markers",
         marker={"symbol": "circle-open", "color": style.INK, "size": 18, "line": {"width": 2.5}},
         hoverinfo="skip",

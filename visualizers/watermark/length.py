@@ -1,22 +1,20 @@
-"""How the evidence for a mark grows with the text.
-
-Knows the z-scores of a detection. Refuses to judge tokens and to know schemes.
-"""
+"""The z-score of a text as it grows."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import plotly.graph_objects as go
 
 from engine.watermark.detection import Detection
 from engine.watermark.windows import over_length
-from visualizers._shared import style as style
+from visualizers.registry import view
+from visualizers.shared import style
 
-MOST = 1_500  # points that are drawn; of a longer text every so manieth
+MAX_POINTS = 1_500  # longer texts are thinned out
 
 
-class Length(NamedTuple):
+class LengthPoint(NamedTuple):
     """The score of the text up to one token."""
 
     scored: int
@@ -25,47 +23,48 @@ class Length(NamedTuple):
     token: str
 
 
-class Lengths(NamedTuple):
+class ScoreByLength(NamedTuple):
     """What the figure shows."""
 
-    points: tuple[Length, ...]
+    points: tuple[LengthPoint, ...]
     threshold: float
 
 
+@view("watermark_length", title="z-score by length", tab="detect", order=10, input=Detection)
 def watermark_length(detection: Detection) -> go.Figure:
-    """The z-score of the text so far, after every scored token; dashed is what is asked for.
+    """The z-score of the text up to each scored token; the dashed line is the threshold.
 
-    A mark adds up: its line climbs with the root of the length. Without one it stays near 0.
+    The score of a watermarked text grows with the square root of its length; without a watermark it
+    stays near 0.
     """
     return _figure(_info(detection))
 
 
-def _info(detection: Detection) -> Lengths:
-    grown = over_length(detection)
-    every = max(1, -(-len(grown) // MOST))
-    kept = [*grown[::every], *(grown[-1:] if (len(grown) - 1) % every else ())]
-    return Lengths(
+def _info(detection: Detection) -> ScoreByLength:
+    scores = over_length(detection)
+    every = max(1, -(-len(scores) // MAX_POINTS))
+    shown = [*scores[::every], *(scores[-1:] if (len(scores) - 1) % every else ())]
+    return ScoreByLength(
         tuple(
-            Length(
-                point.tokens_scored,
-                point.green_tokens,
-                point.z_score,
-                detection.tokens[point.position].text,
+            LengthPoint(
+                score.tokens_scored,
+                score.green_tokens,
+                score.z_score,
+                detection.tokens[score.position].text,
             )
-            for point in kept
+            for score in shown
         ),
         detection.z_threshold,
     )
 
 
-def _figure(info: Lengths) -> go.Figure:
-    words = ("z-score over length", "dashed: the threshold")
-    figure = style.blank(*words, "tokens scored", "z-score")
-    figure.update_layout(height=340, showlegend=False, meta=style.at_least(320))
+def _figure(info: ScoreByLength) -> go.Figure:
+    figure = style.empty_figure("dashed: threshold", "tokens scored", "z-score")
+    figure.update_layout(height=340, showlegend=False)
     if not info.points:
-        return style.said(figure, "no token could be scored")
+        return style.with_message(figure, "No token could be scored.")
     figure.add_hline(0, line={"color": style.GRID, "width": 1})
-    figure.add_hline(info.threshold, line=_THRESHOLD)
+    figure.add_hline(info.threshold, line={"color": style.VERMILLION, "width": 1.5, "dash": "dash"})
     figure.add_trace(
         go.Scatter(
             x=[point.scored for point in info.points],
@@ -77,13 +76,10 @@ def _figure(info: Lengths) -> go.Figure:
             cliponaxis=False,
         )
     )
-    figure.update_xaxes(style.counted(1, info.points[-1].scored))
+    figure.update_xaxes(style.integer_axis(1, info.points[-1].scored))
     return figure
 
 
-_THRESHOLD: dict[str, Any] = {"color": style.VERMILLION, "width": 1.5, "dash": "dash"}
-
-
-def _hover(point: Length) -> str:
+def _hover(point: LengthPoint) -> str:
     counts = f"{point.green} of {point.scored} tokens green"
-    return "<br>".join([f"<b>{style.spelled(point.token)}</b>", f"z: {point.z:.2f}", counts])
+    return "<br>".join([f"<b>{style.token_label(point.token)}</b>", f"z: {point.z:.2f}", counts])

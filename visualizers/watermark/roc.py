@@ -1,7 +1,4 @@
-"""How many marked texts a detector finds, by how many others it takes for marked.
-
-Knows rates. Refuses to know scores: who counted them tells how sure each rate is.
-"""
+"""The ROC curve of a watermark detector."""
 
 from __future__ import annotations
 
@@ -10,82 +7,89 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from visualizers._shared import style as style
+from visualizers.registry import view
+from visualizers.shared import style
 
 
-class Corner(NamedTuple):
-    """A point of the curve, and the interval its rate of true positives lies in."""
+class RocPoint(NamedTuple):
+    """A point of the curve, with the 95 % confidence interval of its true positive rate."""
 
     threshold: float
-    false_positives: float
-    true_positives: float
+    false_positive_rate: float
+    true_positive_rate: float
     low: float
     high: float
 
 
-class Operating(NamedTuple):
-    """What is found at a rate of false alarms; ``resolved`` where the texts could show the rate."""
+class OperatingPoint(NamedTuple):
+    """The true positive rate at a given false positive rate; ``resolved`` is false if there were
+    too few texts to measure that false positive rate."""
 
-    asked: float
-    found: float
+    false_positive_rate: float
+    true_positive_rate: float
     low: float
     high: float
     resolved: bool
 
 
-class Info(NamedTuple):
-    """What is drawn. No false alarm at all has no place on a logarithmic axis: it stands at
-    ``edge``, below the lowest rate that so many texts can show."""
+class RocCurve(NamedTuple):
+    """The curve, and how many texts without a watermark it was measured on."""
 
-    corners: tuple[Corner, ...]
-    operating: tuple[Operating, ...]
+    points: tuple[RocPoint, ...]
+    operating_points: tuple[OperatingPoint, ...]
+    auc: float
+    human_texts: int
+
+
+class Info(NamedTuple):
+    """What the figure shows. The axis is logarithmic, so a false positive rate of 0 stands at
+    ``edge``, below the lowest rate that the texts can show."""
+
+    points: tuple[RocPoint, ...]
+    operating_points: tuple[OperatingPoint, ...]
     auc: float
     edge: float
 
 
-def roc(
-    corners: Sequence[Corner], operating: Sequence[Operating], auc: float, texts: int
-) -> go.Figure:
-    """The ROC curve with the interval of every rate that was counted; ``texts`` are those without a
-    mark."""
-    return _figure(_info(corners, operating, auc, texts))
+@view("watermark_roc", title="ROC curve", tab="calibrate", order=10, input=RocCurve)
+def watermark_roc(curve: RocCurve) -> go.Figure:
+    """Share of watermarked texts detected by the share of human-written texts that are falsely
+    detected, for every threshold of the z-score. Shaded: 95 % confidence interval.
+    """
+    return _figure(_info(curve))
 
 
-def _info(
-    corners: Sequence[Corner], operating: Sequence[Operating], auc: float, texts: int
-) -> Info:
-    edge = 0.5 / texts
-    drawn = tuple(
-        corner._replace(false_positives=max(edge, corner.false_positives)) for corner in corners
+def _info(curve: RocCurve) -> Info:
+    edge = 0.5 / curve.human_texts
+    points = tuple(
+        point._replace(false_positive_rate=max(edge, point.false_positive_rate))
+        for point in curve.points
     )
-    return Info(drawn, tuple(one for one in operating if one.resolved), auc, edge)
+    resolved = tuple(point for point in curve.operating_points if point.resolved)
+    return Info(points, resolved, curve.auc, edge)
 
 
 def _figure(info: Info) -> go.Figure:
-    figure = style.blank(
-        f"ROC curve: AUC {info.auc:.4f}",
-        "shaded: where the true rate lies 95 times in 100",
-        "human texts taken for marked",
-        "marked texts found",
-    )
-    x = [corner.false_positives for corner in info.corners]
-    _band(figure, info, x)
+    axes = ("false positive rate (human-written texts)", "true positive rate (watermarked texts)")
+    figure = style.empty_figure("shaded: 95 % confidence interval", *axes)
+    x = [point.false_positive_rate for point in info.points]
+    _add_band(figure, info, x)
     figure.add_scatter(
         x=x,
-        y=[corner.true_positives for corner in info.corners],
-        name="found",
+        y=[point.true_positive_rate for point in info.points],
+        name="detector",
         line={"color": style.BLUE, "width": 2.5, "shape": "hv"},
         mode="lines",
-        customdata=[corner.threshold for corner in info.corners],
-        hovertemplate="z above %{customdata:.2f}<br>found %{y:.1%}<br>false alarms %{x:.2%}"
-        "<extra></extra>",
+        customdata=[point.threshold for point in info.points],
+        hovertemplate="z above %{customdata:.2f}<br>true positives %{y:.1%}"
+        "<br>false positives %{x:.2%}<extra></extra>",
     )
-    _operating(figure, info)
-    chance = [info.edge * (1 / info.edge) ** (step / 40) for step in range(41)]
+    _add_operating_points(figure, info)
+    diagonal = [info.edge * (1 / info.edge) ** (step / 40) for step in range(41)]
     figure.add_scatter(
-        x=chance,
-        y=chance,
-        name="guessing",
+        x=diagonal,
+        y=diagonal,
+        name="random guess",
         mode="lines",
         line={"color": style.INK, "dash": "dot", "width": 1.5},
         hoverinfo="skip",
@@ -94,41 +98,43 @@ def _figure(info: Info) -> go.Figure:
     figure.update_xaxes(
         type="log",
         tickvals=[info.edge, *ticks],
-        ticktext=[
-            "none",
-            *(f"{rate:.2%}".replace("0%", "%").replace(".0%", "%") for rate in ticks),
-        ],
+        ticktext=["0", *(f"{100 * rate:g}%" for rate in ticks)],
     )
     figure.update_yaxes(range=[-0.02, 1.03], tickformat=".0%")
-    return figure.update_layout(meta=style.at_least(420), height=430, margin={"b": 90})
+    return figure.update_layout(
+        title={"text": f"ROC curve: AUC {info.auc:.4f}"},
+        meta=style.min_width(420),
+        height=430,
+        margin={"b": 90},
+    )
 
 
-def _band(figure: go.Figure, info: Info, x: Sequence[float]) -> None:
-    """The intervals, as an area."""
-    edge = {"mode": "lines", "hoverinfo": "skip", "showlegend": False}
-    line = {"color": style.CLEAR, "shape": "hv"}
-    figure.add_scatter(x=x, y=[corner.low for corner in info.corners], line=line, **edge)
+def _add_band(figure: go.Figure, info: Info, x: Sequence[float]) -> None:
+    """The confidence intervals as a filled area."""
+    border = {"mode": "lines", "hoverinfo": "skip", "showlegend": False}
+    line = {"color": style.TRANSPARENT, "shape": "hv"}
+    figure.add_scatter(x=x, y=[point.low for point in info.points], line=line, **border)
     figure.add_scatter(
         x=x,
-        y=[corner.high for corner in info.corners],
+        y=[point.high for point in info.points],
         line=line,
         fill="tonexty",
         fillcolor="rgba(0,114,178,0.18)",
-        **edge,
+        **border,
     )
 
 
-def _operating(figure: go.Figure, info: Info) -> None:
-    """The rates that were asked for, each with its interval."""
+def _add_operating_points(figure: go.Figure, info: Info) -> None:
+    """The rates at given false positive rates, each with its interval."""
     figure.add_scatter(
-        x=[one.asked for one in info.operating],
-        y=[one.found for one in info.operating],
-        name="at the rates asked for",
+        x=[point.false_positive_rate for point in info.operating_points],
+        y=[point.true_positive_rate for point in info.operating_points],
+        name="operating points",
         mode="markers",
         marker={"symbol": "diamond", "color": style.VERMILLION, "size": 10},
         error_y={
-            "array": [one.high - one.found for one in info.operating],
-            "arrayminus": [one.found - one.low for one in info.operating],
+            "array": [point.high - point.true_positive_rate for point in info.operating_points],
+            "arrayminus": [point.true_positive_rate - point.low for point in info.operating_points],
         },
-        hovertemplate="false alarms %{x:.1%}<br>found %{y:.1%}<extra></extra>",
+        hovertemplate="false positives %{x:.1%}<br>true positives %{y:.1%}<extra></extra>",
     )

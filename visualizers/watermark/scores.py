@@ -1,7 +1,4 @@
-"""How the z-scores of marked texts lie against those of human-written ones.
-
-Knows two lists of scores. Refuses to know texts.
-"""
+"""Histogram of the z-scores of watermarked and human-written texts."""
 
 from __future__ import annotations
 
@@ -12,37 +9,57 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from visualizers._shared import style as style
+from visualizers.registry import view
+from visualizers.shared import style
 
-_BINS = 48  # at most
+_MAX_BINS = 48
 
 
-class Info(NamedTuple):
-    """The share of texts in each bin; a bin's scores are from its start up to the next one's."""
+class ScoreSamples(NamedTuple):
+    """The z-scores of both kinds of texts, and the detection threshold."""
+
+    human: tuple[float, ...]
+    watermarked: tuple[float, ...]
+    threshold: float
+
+
+class Histogram(NamedTuple):
+    """What the figure shows: the share of texts in each bin, from its start to the next start."""
 
     starts: tuple[float, ...]
     width: float
     human: tuple[float, ...]
-    marked: tuple[float, ...]
-    texts: tuple[int, int]  # scores of human texts, and of marked ones
-    threshold: float
+    watermarked: tuple[float, ...]
+    samples: ScoreSamples
 
 
-def scores(human: Sequence[float], marked: Sequence[float], threshold: float) -> go.Figure:
-    """Two histograms on one axis, with the threshold between them, or where it happens to lie."""
-    return _figure(_info(human, marked, threshold))
+@view(
+    "watermark_scores",
+    title="Distribution of z-scores",
+    tab="calibrate",
+    order=20,
+    input=ScoreSamples,
+)
+def watermark_scores(samples: ScoreSamples) -> go.Figure:
+    """Distribution of the z-scores of human-written and of watermarked texts, and the detection
+    threshold (dashed).
+    """
+    return _figure(_info(samples))
 
 
-def _info(human: Sequence[float], marked: Sequence[float], threshold: float) -> Info:
-    every = [*human, *marked]
+def _info(samples: ScoreSamples) -> Histogram:
+    scores = [*samples.human, *samples.watermarked]
     width = 0.5
-    while (max(every) - min(every)) / width > _BINS:
+    while (max(scores) - min(scores)) / width > _MAX_BINS:
         width *= 2
-    first, last = math.floor(min(every) / width), math.floor(max(every) / width)
-    bins = range(first, last + 1)
-    starts = tuple(bin * width for bin in bins)
-    shares = _shares(human, width, bins), _shares(marked, width, bins)
-    return Info(starts, width, *shares, (len(human), len(marked)), threshold)
+    bins = range(math.floor(min(scores) / width), math.floor(max(scores) / width) + 1)
+    return Histogram(
+        tuple(bin * width for bin in bins),
+        width,
+        _shares(samples.human, width, bins),
+        _shares(samples.watermarked, width, bins),
+        samples,
+    )
 
 
 def _shares(scores: Sequence[float], width: float, bins: range) -> tuple[float, ...]:
@@ -50,23 +67,18 @@ def _shares(scores: Sequence[float], width: float, bins: range) -> tuple[float, 
     return tuple(counts[bin] / len(scores) for bin in bins)
 
 
-def _figure(info: Info) -> go.Figure:
-    figure = style.blank(
-        "Scores of marked and of human texts",
-        "how large a share of each kind has which score",
-        "z-score",
-        "share of texts",
-    )
-    kinds = (
-        ("human-written", info.human, style.ORANGE, ""),
-        ("marked", info.marked, style.BLUE, "/"),
-    )
-    for place, (name, shares, colour, pattern) in enumerate(kinds):
+def _figure(info: Histogram) -> go.Figure:
+    figure = style.empty_figure("share of the texts of each kind", "z-score", "share of texts")
+    samples = info.samples
+    for name, shares, texts, colour, pattern in (
+        ("human-written", info.human, len(samples.human), style.ORANGE, ""),
+        ("watermarked", info.watermarked, len(samples.watermarked), style.BLUE, "/"),
+    ):
         figure.add_bar(
             x=[start + info.width / 2 for start in info.starts],
             y=shares,
             width=info.width,
-            name=f"{name} ({info.texts[place]} scores)",
+            name=f"{name} ({texts} scores)",
             marker={
                 "color": colour,
                 "pattern": {"shape": pattern, "fillmode": "overlay"},
@@ -78,12 +90,12 @@ def _figure(info: Info) -> go.Figure:
             "<extra></extra>",
         )
     figure.add_vline(
-        info.threshold,
+        samples.threshold,
         line={"color": style.VERMILLION, "dash": "dash"},
-        annotation_text=f"threshold {info.threshold:g}",
+        annotation_text=f"threshold {samples.threshold:g}",
         annotation_position="top right",
     )
     figure.update_yaxes(tickformat=".0%", rangemode="tozero")
     return figure.update_layout(
-        barmode="overlay", meta=style.at_least(420), height=430, margin={"b": 90}
+        barmode="overlay", meta=style.min_width(420), height=430, margin={"b": 90}
     )

@@ -1,7 +1,4 @@
-"""SynthID's coin flips: what each layer of the tournament gave each token.
-
-Knows the g-values of a detection. Refuses to compute one.
-"""
+"""SynthID's g-values: one bit per token and layer of the tournament."""
 
 from __future__ import annotations
 
@@ -10,53 +7,66 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from engine.watermark.detection import Detection
-from visualizers._shared import style as style
-from visualizers._shared.panels import leveled
+from visualizers.registry import view
+from visualizers.shared import style
+from visualizers.shared.panels import category_axis
 
-MOST = 400  # tokens that are drawn
+MAX_TOKENS = 400
 
 
-class Tosses(NamedTuple):
-    """What the figure shows: one row of g-values per layer, None where a token was not scored."""
+class GValues(NamedTuple):
+    """What the figure shows: the g-values of each layer, None where a token was not scored."""
 
     tokens: tuple[str, ...]
     by_layer: tuple[tuple[int | None, ...], ...]
     means: tuple[float, ...]
-    left_out: int
+    omitted: int  # tokens after the first MAX_TOKENS
 
 
+def needs(detection: Detection) -> bool:
+    """Whether the detection has g-values."""
+    return detection.layers is not None
+
+
+@view(
+    "synthid_g_values",
+    title="SynthID g-values",
+    tab="detect",
+    order=30,
+    input=Detection,
+    needs=needs,
+)
 def synthid_g_values(detection: Detection) -> go.Figure:
-    """The g-values of every token, layer by layer: blue is 1, grey is 0, and a gap was not scored.
-    Chance gives as many of one as of the other; a marked text has more ones.
-
-    Behind each layer stands the mean of its g-values in the whole text.
+    """The g-values of each token, layer by layer: blue is 1, grey is 0, a gap is not scored.
+    Without a watermark 0 and 1 are equally frequent; a watermarked text has more ones. Beside each
+    layer stands its mean over the whole text.
     """
     return _figure(_info(detection))
 
 
-def _info(detection: Detection) -> Tosses:
-    depth = detection.chance.coins
-    shown = detection.tokens[:MOST]
+def _info(detection: Detection) -> GValues:
+    means = detection.layers.by_layer if detection.layers else ()
+    shown = detection.tokens[:MAX_TOKENS]
     rows = [
-        token.g_values if token.verdict != "unscored" and token.g_values else (None,) * depth
+        token.g_values if token.verdict != "unscored" and token.g_values else (None,) * len(means)
         for token in shown
     ]
-    return Tosses(
+    return GValues(
         tuple(token.text for token in shown),
         tuple(zip(*rows, strict=True)) if rows else (),
-        detection.layers.by_layer if detection.layers else (),
+        means,
         len(detection.tokens) - len(shown),
     )
 
 
-def _figure(info: Tosses) -> go.Figure:
-    first = f" · the first {MOST} tokens" if info.left_out else ""
-    told = f"blue: 1 · grey: 0 · gap: not scored{first}"
-    figure = style.blank("g-values", told, "token", "layer, and its mean")
-    depth = len(info.by_layer)
-    figure.update_layout(height=200 + 22 * max(depth, 3), meta=style.at_least(320))
+def _figure(info: GValues) -> go.Figure:
+    first = f" · first {MAX_TOKENS} tokens" if info.omitted else ""
+    subtitle = f"blue: 1 · grey: 0 · gap: not scored{first}"
+    figure = style.empty_figure(subtitle, "token", "layer · mean")
+    layers = len(info.by_layer)
+    figure.update_layout(height=200 + 22 * max(layers, 3))
     if not info.means:
-        return style.said(figure, "no token could be scored")
+        return style.with_message(figure, "No token could be scored.")
     figure.add_trace(
         go.Heatmap(
             z=[list(row) for row in info.by_layer],
@@ -67,13 +77,13 @@ def _figure(info: Tosses) -> go.Figure:
             showscale=False,
             xgap=1 if len(info.tokens) <= 120 else 0,
             ygap=1,
-            customdata=[[style.spelled(token) for token in info.tokens]] * depth,
+            customdata=[[style.token_label(token) for token in info.tokens]] * layers,
             hovertemplate="<b>%{customdata}</b><br>layer %{y}<br>g-value %{z}<extra></extra>",
             hoverongaps=False,
         )
     )
-    names = [f"{place} · {mean:.2f}" for place, mean in enumerate(info.means, start=1)]
-    figure.update_yaxes(**leveled(names))
-    # The first layer says most: it stands on top.
+    names = [f"{number} · {mean:.2f}" for number, mean in enumerate(info.means, start=1)]
+    figure.update_yaxes(**category_axis(names))
+    # The first layer has the most weight, so it stands at the top.
     figure.update_yaxes(autorange="reversed", range=None)
     return figure

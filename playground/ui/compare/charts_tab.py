@@ -41,7 +41,7 @@ class Across:
 
 def tab() -> Across:
     """The tab."""
-    drawn = figures.places("across", _EMPTY)
+    drawn = figures.places("charts", _EMPTY)
     with gr.Accordion("All figures in a table", open=True, elem_id="table"):
         table = gr.Dataframe(
             interactive=False,
@@ -55,7 +55,7 @@ def tab() -> Across:
     with gr.Accordion("One strategy's text under another's distribution", open=True):
         gr.Markdown(_SCORING, elem_classes="summary")
         score = gr.Button("Score every text under every strategy", size="sm", elem_id="score")
-        scored = figures.places("scored", "")
+        scored = figures.places("scores", "")
     return Across(drawn, table, save, score, scored)
 
 

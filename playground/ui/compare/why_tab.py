@@ -15,4 +15,4 @@ _EMPTY = (
 
 def tab() -> figures.Figures:
     """The tab's figures."""
-    return figures.places("why", _EMPTY)
+    return figures.places("strategy", _EMPTY)

@@ -14,7 +14,7 @@ import gradio as gr
 from gradio.blocks import Block
 
 from engine.trace import Trace
-from visualizers import View, applicable, views
+from visualizers import applicable, views
 
 PAGE = 2000  # up to here a figure is better squeezed onto the screen than cut off by it
 
@@ -36,20 +36,15 @@ class Figures:
     def drawn(self, traces: Sequence[Trace], at: int | None) -> list[Any]:
         """What each place shows for these traces; views that do not apply are hidden."""
         fitting = applicable(traces)
-        shown = [view in fitting for view in of(self.tab)]
+        shown = [view in fitting for view in views(self.tab)]
         return [
             gr.update(visible=not any(shown)),
             *(gr.update(visible=shows) for shows in shown),
             *(
                 _roomy(view.draw(traces, at)) if shows else gr.skip()
-                for view, shows in zip(of(self.tab), shown, strict=True)
+                for view, shows in zip(views(self.tab), shown, strict=True)
             ),
         ]
-
-
-def of(tab: str) -> list[View]:
-    """The views of one tab, in reading order."""
-    return [view for view in views() if view.tab == tab]
 
 
 def places(tab: str, empty: str) -> Figures:
@@ -57,7 +52,7 @@ def places(tab: str, empty: str) -> Figures:
     words = gr.Markdown(empty, elem_classes="to-come")
     groups, plots = [], []
     with gr.Row(elem_classes="figures", equal_height=False):
-        for view in of(tab):
+        for view in views(tab):
             with gr.Column(visible=False, min_width=320, elem_id=f"figure-{view.id}") as group:
                 gr.Markdown(view.summary, elem_classes="summary")
                 plots.append(gr.Plot(show_label=False, container=False))

@@ -22,7 +22,7 @@ from playground.ui.speculative import temperature
 from playground.ui.speculative.form import Form
 from playground.ui.speculative.race import Kept, Track
 from playground.ui.speculative.temperature import Warmth
-from visualizers.speculative import heat_map as heat
+from visualizers.speculative.heat_map import Cell, SettingsGrid, speculative_grid
 
 _WHAT = (
     "How many tokens to draft, and how sure to be of each? One run for every cell of a grid, each "
@@ -113,8 +113,8 @@ def _heat(found: Sweep) -> Any:
     across, *others = found.axes
     up = others[0] if others else across
     further = others[1:]
-    cells = [
-        heat.Cell(
+    cells = tuple(
+        Cell(
             *(one.values[0], one.values[1] if others else 0.0),
             ", ".join(
                 f"{axis.title} {value:g}"
@@ -123,8 +123,9 @@ def _heat(found: Sweep) -> Any:
             *(one.tokens_per_second, one.compression, one.acceptance),
         )
         for one in found.cells
-    ]
-    return heat.heat(cells, across.title, up.title if others else "", plain=found.plain)
+    )
+    y_title = up.title if others else ""
+    return speculative_grid(SettingsGrid(cells, across.title, y_title, found.plain))
 
 
 def _best(found: Sweep) -> str:

@@ -13,6 +13,7 @@ from playground.speculation.accounting import Accounting
 from playground.speculation.race import Lane, Race
 from playground.ui.shared import html as tables
 from playground.ui.speculative import markup
+from playground.ui.speculative.rounds import named
 from visualizers.speculative.race import speculative_race
 
 EMPTY = (
@@ -54,8 +55,7 @@ def shown(race: Race) -> str:
 def clock(race: Race) -> Any:
     """The figure of all lanes on one clock."""
     ran = [lane for lane in race.lanes if lane.trace and lane.arrivals]
-    traces = [lane.trace for lane in ran if lane.trace]
-    return speculative_race(traces, [lane.drafter.name for lane in ran])
+    return speculative_race([named(lane) for lane in ran])
 
 
 def verdict(race: Race, lane: Lane) -> str:

@@ -6,10 +6,8 @@ anything out.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
@@ -19,11 +17,8 @@ from engine.trace import Trace
 from engine.trace.rounds import needs
 from playground.speculation.race import Lane, Race
 from playground.speculation.theory import Theory, theory
-from visualizers.speculative import entropy as speculative_entropy
-from visualizers.speculative import p_against_q as speculative_p_q
-from visualizers.speculative import positions as speculative_positions
-from visualizers.speculative import timeline as speculative_timeline
-from visualizers.speculative.theory import Case, theory_curves
+from visualizers import View, views
+from visualizers.speculative.theory import DraftLengthTheory
 
 EMPTY = (
     "After a race, for the drafter chosen here: every round with what was drafted and what became "
@@ -33,24 +28,11 @@ EMPTY = (
 Drawn = dict[Block, Any]
 
 
-class Figure(NamedTuple):
-    """A figure of one run with drafts: when it applies, and what draws it."""
-
-    applies: Callable[[Trace], bool]
-    draw: Callable[..., Any]
-
-
-# By id, in reading order; the last one is of theory, which also needs a plain run.
-_FIGURES = {
-    "speculative_timeline": Figure(needs, speculative_timeline.speculative_timeline),
-    "speculative_p_q": Figure(speculative_p_q.needs, speculative_p_q.speculative_p_q),
-    "speculative_positions": Figure(needs, speculative_positions.speculative_positions),
-    "speculative_entropy": Figure(
-        speculative_entropy.needs, speculative_entropy.speculative_entropy
-    ),
-}
-_THEORY = "speculative_theory"
-_ALL = [*_FIGURES, _THEORY]
+def _views() -> list[View]:
+    """The figures of the section: those of a single run, and those of drafts in a comparison."""
+    of_drafts = [view for view in views("strategy") if view.id.startswith("speculative_")]
+    first, *rest = views("rounds")
+    return [first, *of_drafts, *rest]
 
 
 @dataclass(frozen=True)
@@ -72,18 +54,17 @@ class Closer:
         if race is None or lane is None or lane.trace is None or not needs(lane.trace):
             return {self.words: EMPTY if lane is None else _nothing(lane), **hidden}
         words, told = said(race, lane)
-        drawn = {
-            name: figure.draw([named(lane)])
-            for name, figure in _FIGURES.items()
-            if figure.applies(lane.trace)
-        }
+        inputs: dict[type, Any] = {Trace: [named(lane)]}
         if told is not None and not told.tree:
-            case = (told.ideal, told.here, told.length, told.measured)
-            drawn[_THEORY] = theory_curves([Case(lane.drafter.name, *case)])
-        places = dict(zip(_ALL, zip(self.groups, self.plots, strict=True), strict=True))
-        shown: Drawn = {places[name][0]: gr.Column(visible=True) for name in drawn}
-        plots: Drawn = {places[name][1]: figure for name, figure in drawn.items()}
-        return {self.words: words, **hidden, **shown, **plots}
+            inputs[DraftLengthTheory] = DraftLengthTheory(
+                lane.drafter.name, told.ideal, told.here, told.length, told.measured
+            )
+        shown: Drawn = {}
+        for view, group, plot in zip(_views(), self.groups, self.plots, strict=True):
+            data = inputs.get(view.input)
+            if data is not None and view.needs(lane.trace if view.input is Trace else data):
+                shown |= {group: gr.Column(visible=True), plot: view.draw(data)}
+        return {self.words: words, **hidden, **shown}
 
 
 def section() -> Closer:
@@ -91,11 +72,9 @@ def section() -> Closer:
     words = gr.Markdown(EMPTY, elem_id="spec-closer-words", elem_classes="spec-advice")
     groups, plots = [], []
     with gr.Row(elem_classes="figures", equal_height=False):
-        for name in _ALL:
-            draw = _FIGURES[name].draw if name in _FIGURES else theory_curves
-            with gr.Column(visible=False, min_width=320, elem_id=f"lab-{name}") as group:
-                about = " ".join((inspect.getdoc(draw) or "").split("\n\n")[0].split())
-                gr.Markdown(about, elem_classes="summary")
+        for view in _views():
+            with gr.Column(visible=False, min_width=320, elem_id=f"lab-{view.id}") as group:
+                gr.Markdown(view.summary, elem_classes="summary")
                 plots.append(gr.Plot(show_label=False, container=False))
             groups.append(group)
     return Closer(words, tuple(groups), tuple(plots))

@@ -26,7 +26,7 @@ from playground.ui.watermark import watermarked_columns as marked
 from playground.ui.watermark.watermarked_columns import Marked
 from playground.watermarks.attacks import apply as attacks
 from playground.watermarks.attacks.apply import ATTACKS, Point
-from visualizers.watermark import attack as watermark_attack
+from visualizers.watermark.attack import AttackCurve, AttackResult, watermark_attack
 
 _WHAT = (
     "Choose a column that was written with a watermark and change its text. What an attack made is "
@@ -238,11 +238,9 @@ def _curve(
     stopped = "" if len(points) == total else f"Stopped after {len(points)} of {total} attacks."
     yield section.bench.say(stopped or f"{total} attacks, {len(seeds)} for each strength.")
     if points:
-        drawn = watermark_attack.attack_curve(
-            attack.title,
-            attack.strength,
-            [watermark_attack.Point(one.strength, one.seed, one.after) for one in points],
-            points[0].before,
-            values[section.threshold],
+        results = tuple(AttackResult(one.strength, one.seed, one.after) for one in points)
+        curve = AttackCurve(
+            *(attack.title, attack.strength, results),
+            *(points[0].before, values[section.threshold]),
         )
-        yield {section.plot: gr.Plot(value=drawn, visible=True)}
+        yield {section.plot: gr.Plot(value=watermark_attack(curve), visible=True)}

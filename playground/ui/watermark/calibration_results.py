@@ -12,8 +12,15 @@ from playground.ui.shared import html
 from playground.watermarks import roc
 from playground.watermarks.calibration_result import AtLength, Calibration
 from playground.watermarks.roc import OperatingPoint, Rate
-from visualizers.watermark import cost, power, scores
 from visualizers.watermark import roc as roc_figure
+from visualizers.watermark.cost import BiasCost, WatermarkCost, watermark_cost
+from visualizers.watermark.power import (
+    DetectionPower,
+    LengthNeeded,
+    RateAtLength,
+    watermark_power,
+)
+from visualizers.watermark.scores import ScoreSamples, watermark_scores
 
 FIGURES = ("roc", "scores", "power", "cost")
 TOO_FEW = "too few texts to say"
@@ -56,7 +63,7 @@ def figures(found: Calibration) -> list[Any]:
     marked = [sample.scores[-1] for sample in found.marked[: found.spec["texts"]]]
     return [
         _roc(found, len(marked)),
-        scores.scores(human, marked, found.threshold),
+        watermark_scores(ScoreSamples(tuple(human), tuple(marked), found.threshold)),
         _power(found),
         _cost(found),
     ]
@@ -82,10 +89,10 @@ def _roc(found: Calibration, texts: int) -> Any:
     for one in found.roc:
         told = interval(round(one.true_positives * texts))
         place = (one.threshold, one.false_positives, one.true_positives)
-        corners.append(roc_figure.Corner(*place, told.low, told.high))
+        corners.append(roc_figure.RocPoint(*place, told.low, told.high))
     last = found.by_length[-1]
     operating = [
-        roc_figure.Operating(
+        roc_figure.OperatingPoint(
             one.asked,
             one.true_positives.share,
             one.true_positives.low,
@@ -94,24 +101,26 @@ def _roc(found: Calibration, texts: int) -> Any:
         )
         for one in last.operating
     ]
-    return roc_figure.roc(corners, operating, last.auc, found.human_scores)
+    return roc_figure.watermark_roc(
+        roc_figure.RocCurve(tuple(corners), tuple(operating), last.auc, found.human_scores)
+    )
 
 
 def _power(found: Calibration) -> Any:
-    at = [
-        power.Found(told.length, told.found.share, told.found.low, told.found.high)
+    at = tuple(
+        RateAtLength(told.length, told.found.share, told.found.low, told.found.high)
         for told in found.by_length
-    ]
-    needed = [power.Needed(one.power, one.length) for one in found.needed]
-    return power.power(found.power, at, needed, found.threshold)
+    )
+    needed = tuple(LengthNeeded(one.power, one.length) for one in found.needed)
+    return watermark_power(DetectionPower(tuple(found.power), at, needed, found.threshold))
 
 
 def _cost(found: Calibration) -> Any:
-    costs = [
-        cost.Cost(
+    costs = tuple(
+        BiasCost(
             *(one.bias, one.texts, one.perplexity, one.low, one.high),
             *(one.mean, one.found.share),
         )
         for one in found.costs
-    ]
-    return cost.cost(costs)
+    )
+    return watermark_cost(WatermarkCost(costs))

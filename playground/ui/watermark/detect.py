@@ -26,9 +26,8 @@ from playground.ui.watermark.detector_settings import Drawn
 from playground.ui.watermark.text_source import COLUMN, FILE, PASTED
 from playground.watermarks.green_list_step import watermark_of
 from playground.watermarks.strategy_effects import watermark_effect
-from visualizers.watermark.length import watermark_length
-from visualizers.watermark.scan import watermark_scan
-from visualizers.watermark.synthid_g_values import synthid_g_values
+from visualizers import views
+from visualizers.watermark.scan import ScannedText
 
 __all__ = ["Detect", "connect", "section"]
 
@@ -210,14 +209,11 @@ def _notes(column: Column | None, scheme: str) -> list[str]:
 
 
 def _drawn(section: Detect, found: Detection, passages: Scan) -> Drawn:
-    layered = found.layers is not None
-    figures = [watermark_length(found), watermark_scan(found, passages)]
-    figures += [synthid_g_values(found)] if layered else []
-    shown = [True, True, layered]
-    return {
-        **{
-            group: gr.Column(visible=there)
-            for group, there in zip(section.groups, shown, strict=True)
-        },
-        **dict(zip(section.plots, figures, strict=False)),
-    }
+    inputs = {Detection: found, ScannedText: ScannedText(found, passages)}
+    drawn: Drawn = {}
+    for view, group, plot in zip(views("detect"), section.groups, section.plots, strict=True):
+        data = inputs[view.input]
+        drawn[group] = gr.Column(visible=view.needs(data))
+        if view.needs(data):
+            drawn[plot] = view.draw(data)
+    return drawn

@@ -5,10 +5,7 @@ Knows the parts of the section and their places. Refuses to know what a change o
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
@@ -18,15 +15,7 @@ from playground.ui import web
 from playground.ui.shared.model_loading import Labs
 from playground.ui.watermark import detector_settings, text_source, uploaded_detector
 from playground.ui.watermark.detector_settings import Fields
-from visualizers.watermark.length import watermark_length
-from visualizers.watermark.scan import watermark_scan
-from visualizers.watermark.synthid_g_values import synthid_g_values
-
-_DRAWINGS: dict[str, Callable[..., Any]] = {
-    "watermark_length": watermark_length,
-    "watermark_scan": watermark_scan,
-    "synthid_g_values": synthid_g_values,
-}
+from visualizers import views
 
 
 @dataclass(frozen=True)
@@ -115,10 +104,9 @@ def section(labs: Labs, limits: Limits) -> Detect:
 def _figures() -> tuple[tuple[gr.Column, ...], tuple[gr.Plot, ...]]:
     groups, plots = [], []
     with gr.Row(elem_classes="figures", equal_height=False):
-        for name, draw in _DRAWINGS.items():
-            with gr.Column(visible=False, min_width=320, elem_id=f"figure-{name}") as group:
-                words = " ".join((inspect.getdoc(draw) or "").split("\n\n")[0].split())
-                gr.Markdown(words, elem_classes="summary")
+        for view in views("detect"):
+            with gr.Column(visible=False, min_width=320, elem_id=f"figure-{view.id}") as group:
+                gr.Markdown(view.summary, elem_classes="summary")
                 plots.append(gr.Plot(show_label=False, container=False))
             groups.append(group)
     return tuple(groups), tuple(plots)

@@ -7,8 +7,6 @@ work anything out.
 from __future__ import annotations
 
 import html
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +25,9 @@ from playground.ui.shared.model_loading import Labs
 from playground.ui.watermark import text_source
 from playground.watermarks.green_list_step import GreenListStep, explain, watermark_of
 from playground.watermarks.strategy_effects import GREEN, SYNTHID
-from visualizers import best_path
-from visualizers.watermark.bias import watermark_bias
-from visualizers.watermark.entropy import watermark_entropy
+from visualizers import best_path, views
+from visualizers.watermark.bias import BiasedStep
+from visualizers.watermark.entropy import GreenListRun
 
 _EMPTY = (
     "No column here has a green list. Run a comparison in which a card has a watermarking_config "
@@ -42,10 +40,6 @@ _WHERE_FROM = (
     "it is worked out again from the key."
 )
 _SELFHASH = " Of each step selfhash raises green tokens among the 40 likeliest alone."
-_DRAWINGS: dict[str, Callable[..., Any]] = {
-    "watermark_bias": watermark_bias,
-    "watermark_entropy": watermark_entropy,
-}
 
 Drawn = dict[Block, Any]
 
@@ -78,10 +72,9 @@ def section() -> Explain:
     words = gr.Markdown(_EMPTY, elem_id="explain-words")
     plots = []
     with gr.Row(elem_classes="figures", equal_height=False, visible=False) as figures:
-        for name, draw in _DRAWINGS.items():
-            with gr.Column(min_width=320, elem_id=f"figure-{name}"):
-                about = " ".join((inspect.getdoc(draw) or "").split("\n\n")[0].split())
-                gr.Markdown(about, elem_classes="summary")
+        for view in views("explain"):
+            with gr.Column(min_width=320, elem_id=f"figure-{view.id}"):
+                gr.Markdown(view.summary, elem_classes="summary")
                 plots.append(gr.Plot(show_label=False, container=False))
     with gr.Accordion("Where a strategy weakens the mark", open=False, elem_id="weakening"):
         gr.Markdown(_table())
@@ -144,7 +137,9 @@ def drawn(section: Explain, board: Board | None, key: str | None, labs: Labs) ->
     except PlaygroundError as error:
         gone = {section.column: shown, section.figures: gr.Row(visible=False)}
         return {**gone, section.words: html.escape(str(error))}
-    figures = (watermark_bias(told.choices), watermark_entropy(trace, told.share, told.at))
+    inputs = (BiasedStep(told.choices), GreenListRun(trace, told.share, told.at))
+    by_type = {type(data): data for data in inputs}
+    figures = [view.draw(by_type[view.input]) for view in views("explain")]
     return {
         section.column: shown,
         section.words: _words(told, trace, pinned=board.at is not None),

@@ -151,7 +151,7 @@ def _figure_states(page):
         drawn(page, figure)
     page.locator("#table [role=gridcell]").first.wait_for()
     page.click("#score")
-    drawn(page, "crossed")
+    drawn(page, "cross_likelihood")
     yield "across"
     preset(page, "Out of the circle", 8)
     page.wait_for_selector("#card-4-penalty_alpha")

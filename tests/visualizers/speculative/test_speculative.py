@@ -1,4 +1,4 @@
-"""The numbers of the figures about drafts."""
+"""The figures of speculative decoding."""
 
 from dataclasses import replace
 
@@ -7,36 +7,38 @@ import pytest
 from engine.trace.rounds import Share, rounds
 from playground.speculation.accounting import accounting
 from tests.drafted_traces import drafted, plain, tree
-from visualizers.speculative import entropy as speculative_entropy
-from visualizers.speculative import heat_map as speculative_heat
-from visualizers.speculative import p_against_q as speculative_p_q
-from visualizers.speculative import positions as speculative_positions
-from visualizers.speculative import race as speculative_race
-from visualizers.speculative import theory as speculative_theory
-from visualizers.speculative import timeline as speculative_timeline
+from visualizers.speculative import (
+    entropy,
+    heat_map,
+    p_against_q,
+    positions,
+    race,
+    theory,
+    timeline,
+)
 from visualizers.speculative._verdicts import MARKS
-from visualizers.speculative.heat_map import Cell
-from visualizers.speculative.theory import Case
+from visualizers.speculative.heat_map import Cell, SettingsGrid
+from visualizers.speculative.theory import DraftLengthTheory
 
 
-def test_a_timeline_has_every_round_on_the_clock_and_every_token_in_its_round():
-    [lane] = speculative_timeline._info([plain("good"), tree()]).lanes
+def test_a_timeline_has_every_round_in_time_and_every_token_in_its_round():
+    [lane] = timeline._info([plain("good"), tree()]).lanes
     assert [(one.began_ms, one.ended_ms) for one in lane.rounds] == [(0, 0), (0, 44), (44, 87)]
-    assert len(lane.dots) == 10 and lane.highest == 3
-    heights = {dot.text: dot.height for dot in lane.dots}
-    assert heights == dict(zip("abcdexfghi", [1, 1, 1, 2, 2, 2, 3, 1, 2, 1], strict=True))
-    third = [dot for dot in lane.dots if dot.text in "ghi"]
-    assert all(44 < dot.ms < 87 for dot in third)
-    assert [dot.ms for dot in third] == sorted(dot.ms for dot in third)
+    assert len(lane.tokens) == 10 and lane.longest_draft == 3
+    found = {token.text: token.position for token in lane.tokens}
+    assert found == dict(zip("abcdexfghi", [1, 1, 1, 2, 2, 2, 3, 1, 2, 1], strict=True))
+    third = [token.ms for token in lane.tokens if token.text in "ghi"]
+    assert all(44 < ms < 87 for ms in third) and third == sorted(third)
 
 
-def test_a_timeline_draws_drafting_and_judging_and_a_mark_for_each_verdict():
-    figure = speculative_timeline.speculative_timeline([tree(), drafted("good", True)])
+def test_a_timeline_draws_drafting_verification_and_a_marker_for_each_verdict():
+    figure = timeline.speculative_timeline([tree(), drafted("good", True)])
     names = {data.name for data in figure.data}
-    assert names >= {"drafting", "judging", "accepted", "rejected", "resampled", "bonus", "plain"}
+    verdicts = {"accepted", "rejected", "resampled", "bonus", "no draft"}
+    assert names >= {"drafting", "verification", *verdicts}
     drafting = figure.data[0]
     assert drafting.x == (0, 4.0, 13.0) and drafting.base == (0, 0, 44.0)
-    assert drafting.marker.pattern.shape == "/", "hatched: colour does not speak alone"
+    assert drafting.marker.pattern.shape == "/", "hatched: colour is not the only cue"
 
 
 def test_no_two_verdicts_share_a_symbol_or_a_colour():
@@ -44,94 +46,94 @@ def test_no_two_verdicts_share_a_symbol_or_a_colour():
     assert len({mark.colour for mark in MARKS.values()}) == len(MARKS)
 
 
-def test_p_and_q_are_those_noted_and_a_draw_asks_for_a_p():
+def test_p_and_q_are_those_recorded_and_a_draw_requires_a_p():
     trace = drafted("bad", True)
-    dots = speculative_p_q._info([trace, plain("good"), drafted("lookup")]).dots
-    told = [one for each in rounds(trace) for one in each.drafted]
-    assert [(dot.p, dot.q, dot.verdict) for dot in dots] == [(o.p, o.q, o.verdict) for o in told]
-    for dot in dots:
-        if dot.verdict == "ignored":
-            assert dot.least is None
+    tokens = p_against_q._info([trace, plain("good"), drafted("lookup")]).tokens
+    recorded = [(one.p, one.q, one.verdict) for each in rounds(trace) for one in each.drafted]
+    assert [(token.p, token.q, token.verdict) for token in tokens] == recorded
+    for token in tokens:
+        if token.verdict == "ignored":
+            assert token.required is None
         else:
-            assert dot.least is not None
-            assert (dot.least < dot.p) == (dot.verdict == "accepted")
-    assert not speculative_p_q.needs(drafted("lookup")), "nobody says how probable a copy was"
+            assert token.required is not None
+            assert (token.required < token.p) == (token.verdict == "accepted")
+    assert not p_against_q.needs(drafted("lookup")), "a copied token has no q"
 
 
-def test_what_decided_stands_under_the_pointer():
-    figure = speculative_p_q.speculative_p_q([tree()])
+def test_hover_text_shows_the_draw_that_decided():
+    figure = p_against_q.speculative_p_q([tree()])
     rejected = next(data for data in figure.data if data.name.startswith("rejected"))
-    assert any("draw 0.500 is not below min(1, p/q) = 0.250" in card for card in rejected.hovertext)
+    assert any("draw 0.500 ≥ min(1, p/q) = 0.250" in text for text in rejected.hovertext)
 
 
-def test_shares_by_place_are_the_ledgers():
+def test_acceptance_by_position_is_that_of_the_accounting():
     traces = [plain("good"), tree(), drafted("good", True)]
-    info = speculative_positions._info(traces)
-    assert [line.place for line in info.lines] == [1, 2]
+    info = positions._info(traces)
+    assert [line.run for line in info.lines] == [1, 2]
     assert info.lines[0].shares == (Share(1, 2), Share(1, 1))
     assert info.lines[1].shares == accounting(traces[2]).positions
-    figure = speculative_positions._figure(info)
-    assert figure.data[0].y == (0.5, 1.0) and "1 of 2 kept" in figure.data[0].hovertext[0]
+    figure = positions._figure(info)
+    assert figure.data[0].y == (0.5, 1.0) and "1 of 2 accepted" in figure.data[0].hovertext[0]
 
 
-def test_every_judged_token_is_in_one_group_of_like_entropy():
+def test_every_verified_token_is_in_one_range_of_entropies():
     traces = [drafted("good", True), drafted("bad"), tree()]
-    info = speculative_entropy._info(traces)
-    judged = [o for t in traces for each in rounds(t) for o in each.drafted if o.judged]
-    assert len(info.dots) == len(judged) == sum(group.share.judged for group in info.groups)
-    kept = sum(one.verdict == "accepted" for one in judged)
-    assert sum(group.share.accepted for group in info.groups) == kept
-    for dot, one in zip(info.dots, judged, strict=True):
-        assert dot.entropy == one.entropy
+    info = entropy._info(traces)
+    verified = [o for t in traces for each in rounds(t) for o in each.drafted if o.judged]
+    assert len(info.tokens) == len(verified) == sum(one.share.judged for one in info.bins)
+    accepted = sum(one.verdict == "accepted" for one in verified)
+    assert sum(one.share.accepted for one in info.bins) == accepted
+    assert [token.entropy for token in info.tokens] == [one.entropy for one in verified]
 
 
-def test_lanes_of_a_race_rise_by_a_rounds_tokens_at_once():
-    info = speculative_race._info([tree(), replace(tree(), sequences=())], ["Heads", "None"])
-    [lane] = info.lanes
+def test_the_line_of_a_run_rises_by_the_tokens_of_a_round_at_once():
+    [lane] = race._info([tree(), replace(tree(), sequences=())]).lanes
     assert lane.seconds == (0.0, 0.043, 0.043, 0.043, 0.083)
-    assert lane.pace == pytest.approx(5 / 0.083)
-    figure = speculative_race.speculative_race([tree()], ["<b>"], until=0.05)
-    assert (
-        figure.data[0].x == (0.0, 0.0, 0.043, 0.043, 0.043) and "&lt;b&gt;" in figure.data[0].name
-    )
+    assert lane.tokens_per_second == pytest.approx(5 / 0.083)
+    [line] = race.speculative_race([replace(tree(), strategy="<b>")]).data
+    assert line.x == (0.0, 0.0, 0.043, 0.043, 0.043, 0.083) and "&lt;b&gt;" in line.name
 
 
-def test_the_top_of_a_curve_is_told_and_the_run_is_a_point_beside_it():
-    case = Case("A draft", (1.0, 1.5, 1.7, 1.6), (1.0, 1.2, 1.1, 0.9), 2.5, 1.05)
-    poor = case._replace(label="Poor", here=(1.0, 0.9, 0.8, 0.7))
-    info = speculative_theory._info([case, poor])
-    assert [best.length for best in info.ideal] == [2, 2]
-    assert [best.length for best in info.here] == [1, 0]
-    assert info.words == "best draft length here: A draft: 1, Poor: none"
-    figure = speculative_theory.theory_curves([case, poor])
-    measured = [data for data in figure.data if data.name and data.name.endswith("measured")]
-    assert [(data.x, data.y) for data in measured] == [((2.5,), (1.05,))] * 2
+def test_the_best_draft_length_is_named_and_the_run_is_a_point():
+    case = DraftLengthTheory("Drafter", (1.0, 1.5, 1.7, 1.6), (1.0, 1.2, 1.1, 0.9), 2.5, 1.05)
+    info = theory._info(case)
+    assert (info.best_ideal.length, info.best_here.length) == (2, 1)
+    figure = theory.speculative_theory(case)
+    assert figure.layout.title.subtitle.text == "best draft length here: 1"
+    [measured] = [data for data in figure.data if data.name == "measured"]
+    assert (measured.x, measured.y) == ((2.5,), (1.05,))
     assert {data.line.dash for data in figure.data if data.mode == "lines"} == {"solid", "dash"}
 
 
-def test_a_grid_has_a_panel_for_each_exit_and_a_frame_around_the_best():
-    cells = [
+def test_where_no_draft_pays_the_best_draft_length_is_none():
+    case = DraftLengthTheory("Drafter", (1.0, 1.5), (1.0, 0.9), 1.0, 0.8)
+    subtitle = theory.speculative_theory(case).layout.title.subtitle.text
+    assert subtitle == "best draft length here: none"
+
+
+def test_a_grid_has_a_panel_for_each_exit_layer_and_a_frame_around_the_fastest_run():
+    cells = (
         Cell(1, 0.0, "exit 4", 5.0, 1.1, 0.5),
         Cell(2, 0.0, "exit 4", 7.0, 1.3, 0.4),
         Cell(1, 0.4, "exit 4", 6.0, 1.2, None),
         Cell(2, 0.4, "exit 8", 9.0, 1.0, 0.9),
         Cell(1, 0.4, "exit 8", None, None, None),
-    ]
-    info = speculative_heat._info(cells)
+    )
+    grid = SettingsGrid(cells, "draft length", "threshold", plain=4.0)
+    info = heat_map._info(grid)
     assert info.xs == (1, 2) and info.ys == (0.0, 0.4)
     assert info.panels[0].values == ((5.0, 7.0), (6.0, None))
     assert info.panels[1].values == ((None, None), (None, 9.0))
     assert info.best == (1, 1, 1)
-    assert speculative_heat._info(cells, "compression").best == (0, 0, 1)
-    figure = speculative_heat.heat(cells, "draft length", "threshold", plain=4.0)
+    figure = heat_map.speculative_grid(grid)
     [frame] = figure.layout.shapes
     assert (frame.x0, frame.x1, frame.y0, frame.xref) == (0.5, 1.5, 0.5, "x2")
     assert "plain decoding: 4.0" in figure.layout.title.subtitle.text
 
 
-def test_figures_of_nothing_are_still_figures():
-    assert not speculative_timeline.speculative_timeline([plain("good")]).data
-    assert not speculative_race.speculative_race([]).data
-    assert not speculative_theory.theory_curves([]).data
-    assert speculative_heat._info([]).best is None
-    assert speculative_heat.heat([], "x", "y").layout.title.text
+def test_figures_without_data_are_drawn():
+    assert not timeline.speculative_timeline([plain("good")]).data
+    assert not race.speculative_race([]).data
+    grid = SettingsGrid((), "x", "y")
+    assert heat_map._info(grid).best is None
+    assert heat_map.speculative_grid(grid).layout.title.text

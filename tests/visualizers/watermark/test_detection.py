@@ -1,4 +1,4 @@
-"""The figures of a detection show its numbers, and a step's figures those of its trace."""
+"""The figures of a detection, and of one step of a watermarked run."""
 
 import pytest
 import torch
@@ -13,11 +13,10 @@ from playground.watermarks.human_texts import passages
 from playground.watermarks.strategy_effects import GREEN, SYNTHID, watermark_effect
 from strategies import registered
 from visualizers import best_path
-from visualizers.watermark import bias as watermark_bias
-from visualizers.watermark import entropy as watermark_entropy
-from visualizers.watermark import length as watermark_length
-from visualizers.watermark import scan as watermark_scan
-from visualizers.watermark import synthid_g_values
+from visualizers.watermark import bias, entropy, length, scan, synthid_g_values
+from visualizers.watermark.bias import BiasedStep
+from visualizers.watermark.entropy import GreenListRun
+from visualizers.watermark.scan import ScannedText
 
 KEYS = [654, 400, 836, 123, 340]
 MARKS = {
@@ -40,37 +39,37 @@ def found(lab: Playground, trace: Trace, scheme: str, **options: object) -> wate
     return watermark.detect(lab.model, ids, scheme=scheme, **own, **options)
 
 
-def test_the_score_over_length_ends_at_the_score(embedded, marked):
+def test_the_score_by_length_ends_at_the_score_of_the_text(embedded, marked):
     detection = found(embedded, marked["lefthash"], "lefthash", z_threshold=2.5)
-    info = watermark_length._info(detection)
+    info = length._info(detection)
     assert [point.z for point in info.points] == [at.z_score for at in over_length(detection)]
     assert info.points[-1].z == pytest.approx(detection.z_score)
     assert info.threshold == 2.5
-    figure = watermark_length.watermark_length(detection)
+    figure = length.watermark_length(detection)
     assert figure.layout.shapes[1].y0 == 2.5
 
 
-def test_a_long_text_is_thinned_and_keeps_its_end(embedded):
+def test_the_points_of_a_long_text_are_thinned_out_and_keep_the_last(embedded):
     text = "the quick brown fox jumps over the lazy dog " * 400
     detection = watermark.detect(embedded.model, text)
-    info = watermark_length._info(detection)
-    assert len(info.points) <= watermark_length.MOST + 1
+    info = length._info(detection)
+    assert len(info.points) <= length.MAX_POINTS + 1
     assert info.points[-1].scored == detection.tokens_scored
 
 
-def test_the_scan_frames_the_most_unusual_passage(embedded, marked):
+def test_the_scan_frames_the_most_significant_passage(embedded, marked):
     human = embedded.speller.ids(passages()[0].text)[:120]
     ids = [*human, *marked["lefthash"].sequences[0].token_ids]
     detection = watermark.detect(embedded.model, ids, **MARKS["lefthash"])
-    scan = watermark.scan(detection)
-    info = watermark_scan._info(detection, scan)
-    assert info.found and info.best == (scan.best.start, scan.best.end)
+    text = ScannedText(detection, watermark.scan(detection))
+    info, best = scan._info(text), text.scan.best
+    assert info.significant and info.best == (best.start, best.end)
     assert info.best[0] >= len(human) - 5
     assert info.windows == slide(detection, info.width)
-    assert watermark_scan.watermark_scan(detection, scan).layout.shapes[2].x0 == info.best[0] + 0.5
+    assert scan.watermark_scan(text).layout.shapes[2].x0 == info.best[0] + 0.5
 
 
-def test_g_values_stand_by_layer_and_a_gap_was_not_scored(embedded, marked):
+def test_g_values_are_shown_by_layer_with_gaps_for_unscored_tokens(embedded, marked):
     detection = found(embedded, marked["synthid"], "synthid")
     info = synthid_g_values._info(detection)
     assert len(info.by_layer) == len(KEYS) == len(info.means)
@@ -84,25 +83,25 @@ def test_g_values_stand_by_layer_and_a_gap_was_not_scored(embedded, marked):
 
 
 @pytest.mark.parametrize("scheme", watermark.SCHEMES)
-def test_nothing_scored_is_said_and_drawn(embedded, scheme):
+def test_without_scored_tokens_the_figures_show_a_message(embedded, scheme):
     detection = watermark.detect(embedded.model, "", scheme=scheme)
     figures = [
-        watermark_length.watermark_length(detection),
-        watermark_scan.watermark_scan(detection, watermark.scan(detection)),
+        length.watermark_length(detection),
+        scan.watermark_scan(ScannedText(detection, watermark.scan(detection))),
     ]
     if scheme == "synthid":
         figures.append(synthid_g_values.synthid_g_values(detection))
     for figure in figures:
-        assert figure.layout.annotations[0].text == "no token could be scored"
+        assert figure.layout.annotations[0].text == "No token could be scored."
 
 
 @pytest.mark.parametrize("scheme", ["lefthash", "selfhash"])
-def test_green_candidates_are_those_the_processor_itself_makes_green(embedded, marked, scheme):
+def test_green_candidates_are_those_of_the_processors_own_list(embedded, marked, scheme):
     trace, own = marked[scheme], dict(MARKS[scheme])
-    bias = own.pop("bias")
+    delta = own.pop("bias")
     size = embedded.model.module.config.vocab_size
     processor = WatermarkLogitsProcessor(
-        vocab_size=size, device="cpu", greenlist_ratio=0.25, bias=bias, **own
+        vocab_size=size, device="cpu", greenlist_ratio=0.25, bias=delta, **own
     )
     path = best_path(trace)
     for at in (0, 7, 21):
@@ -118,33 +117,33 @@ def test_green_candidates_are_those_the_processor_itself_makes_green(embedded, m
         assert [choice.token for choice in chosen] == [path[at].token.text]
 
 
-def test_the_bias_raises_green_candidates_and_the_bars_say_both(embedded, marked):
+def test_the_bias_raises_green_candidates_and_the_bars_show_both_probabilities(embedded, marked):
     told = explain(embedded.model, marked["lefthash"], 5)
     assert told.green_after > told.green_before
     assert told.share == pytest.approx(0.25, abs=1e-4)
-    bars = watermark_bias._info(told.choices).bars
+    bars = bias._info(BiasedStep(told.choices)).bars
     assert [bar.after for bar in bars] == sorted((bar.after for bar in bars), reverse=True)
     for bar in bars:
         assert bar.name.endswith("green" if bar.green else "red")
         if bar.before > 0 and not bar.green:
             assert bar.after <= bar.before
-    before, after = watermark_bias.watermark_bias(told.choices).data
+    before, after = bias.watermark_bias(BiasedStep(told.choices)).data
     assert before.marker.pattern.shape == "/" and list(after.x) == [bar.after for bar in bars]
 
 
-def test_a_place_that_the_run_did_not_write_is_moved_to_one_that_it_did(embedded, marked):
+def test_a_position_outside_the_run_is_moved_to_the_nearest_inside(embedded, marked):
     assert explain(embedded.model, marked["lefthash"], 4_000).at == 39
 
 
-def test_entropy_stands_against_green_for_every_step_that_noted_it(marked):
+def test_every_step_that_recorded_its_colour_has_a_point(marked):
     trace = marked["lefthash"]
-    info = watermark_entropy._info(trace, 0.25)
+    info = entropy._info(GreenListRun(trace, 0.25))
     path = best_path(trace)
-    assert [dot.green for dot in info.dots] == [step.notes["green"] for step in path]
-    assert sum(group.steps for group in info.groups) == len(path)
-    assert sum(group.green for group in info.groups) == sum(dot.green for dot in info.dots)
-    plain = watermark_entropy.watermark_entropy(marked["synthid"], 0.25)
-    assert plain.layout.annotations[0].text == "no step recorded whether it is green"
+    assert [point.green for point in info.points] == [step.notes["green"] for step in path]
+    assert sum(one.tokens for one in info.bins) == len(path)
+    assert sum(one.green for one in info.bins) == sum(point.green for point in info.points)
+    [message] = entropy.watermark_entropy(GreenListRun(marked["synthid"], 0.25)).layout.annotations
+    assert message.text.startswith("Not captured")
 
 
 def test_every_strategy_has_a_word_on_what_it_does_to_a_mark():

@@ -400,7 +400,7 @@ def test_the_table_has_the_measures_and_sorts_by_a_click(ran, saved):
 def test_every_text_is_scored_under_every_strategy(ran, traces, lab):
     tab(ran, "Across strategies")
     ran.click("#score")
-    heat = "#figure-crossed .js-plotly-plot"
+    heat = "#figure-cross_likelihood .js-plotly-plot"
     ran.wait_for_selector(f"{heat} .main-svg", timeout=60_000)
     scored = []
     for trace in traces:

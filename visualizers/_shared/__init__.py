@@ -1,1 +1,0 @@
-"""What all figures share: style, panels, lines and token spellings."""

@@ -1,0 +1,1 @@
+"""What the figures share: style, labels of runs, lines along the tokens, stacked panels."""
