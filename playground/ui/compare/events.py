@@ -22,6 +22,7 @@ from playground.ui.compare.components import KINDS, QUICK, QUIET, RUNNING, Parts
 from playground.ui.compare.link_state import decode
 from playground.ui.compare.presets import PRESETS, Preset
 from playground.ui.compare.runs import Runs, wished
+from playground.ui.shared import browser
 from playground.ui.shared.controls import fitting, shown
 from playground.ui.shared.messages import spoken, warn
 from playground.ui.shared.model_loading import Labs
@@ -84,8 +85,7 @@ def _connect_presets(parts: Parts, limits: Limits) -> None:
     for button, preset in zip(parts.presets, PRESETS, strict=True):
         outputs = [*fields, parts.deck, parts.point, parts.tabs.all, parts.tabs.opened]
         filled = button.click(partial(fill, preset=preset), parts.deck, outputs, **QUICK)
-        paint = f"() => globalThis.decodingPlayground.paint({{background: '{preset.colour}'}})"
-        filled.then(None, js=paint, **QUIET)
+        filled.then(None, js=browser.background(preset.colour), **QUIET)
 
 
 def _shown(name: str, value: Any) -> Any:

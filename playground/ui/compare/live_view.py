@@ -13,20 +13,14 @@ from typing import Any
 
 import gradio as gr
 
-from playground.ui import web
+from playground.ui import assets
 
-_SCRIPTS = (
-    "store.js",
-    "writing.js",
-    "colours.js",
-    "legend.js",
-    "live.js",
-    "candidates.js",
-    "transport.js",
-    "forks.js",
-    "wires.js",
+_STYLES = (
+    "compare/web/live_view.css",
+    "compare/web/columns.css",
+    "compare/web/candidate_card.css",
 )
-_STYLES = ("live.css", "columns.css", "candidates.css")
+_EVENTS = ("begun", "over", "ended", "forked", "edited", "paced", "pinned")
 
 
 def component(news: Callable[[Any], Awaitable[str]]) -> gr.HTML:
@@ -43,9 +37,9 @@ def component(news: Callable[[Any], Awaitable[str]]) -> gr.HTML:
     return gr.HTML(
         value="",
         server_functions=[more],
-        html_template=web.text("live.html"),
-        css_template=web.text(*_STYLES),
-        js_on_load=web.text(*_SCRIPTS),
+        html_template=assets.text("compare/web/live_view.html"),
+        css_template=assets.text(*_STYLES),
+        js_on_load=assets.mount("compare/web/live_view.js", *_EVENTS),
         apply_default_css=False,
         elem_id="live",
     )

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import gradio as gr
 
-from playground.ui import web
-
-_SCRIPTS = ("store.js", "writing.js", "step_reading.js", "step_words.js", "step.js")
+from playground.ui import assets
 
 
 def view() -> gr.HTML:
     """The Step view of the place that the page's store points at."""
     return gr.HTML(
-        html_template=web.text("step.html"),
-        css_template=web.text("tools.css", "step.css"),
-        js_on_load=web.text(*_SCRIPTS),
+        html_template=assets.text("compare/web/step_view.html"),
+        css_template=assets.text("shared/web/toolbar.css", "compare/web/step_view.css"),
+        js_on_load=assets.mount("compare/web/step_view.js"),
         apply_default_css=False,
         elem_id="step-view",
     )

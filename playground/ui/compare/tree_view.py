@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import gradio as gr
 
-from playground.ui import web
-
-_SCRIPTS = (
-    "store.js",
-    "writing.js",
-    "tree_layout.js",
-    "tree_words.js",
-    "tree_draw.js",
-    "tree.js",
-)
+from playground.ui import assets
 
 
 def view() -> gr.HTML:
     """The trees of the columns that the page's store holds."""
     return gr.HTML(
-        html_template=web.text("tree.html"),
-        css_template=web.text("tools.css", "tree.css"),
-        js_on_load=web.text(*_SCRIPTS),
+        html_template=assets.text("compare/web/tree_view.html"),
+        css_template=assets.text("shared/web/toolbar.css", "compare/web/tree_view.css"),
+        js_on_load=assets.mount("compare/web/tree_view.js"),
         apply_default_css=False,
         elem_id="tree-view",
     )

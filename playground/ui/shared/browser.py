@@ -13,32 +13,32 @@ import gradio as gr
 from gradio.processing_utils import save_bytes_to_cache
 from gradio.utils import get_upload_folder
 
-from playground.ui import web
+from playground.ui import assets
 
-# Turns a state into a link to this page, with the colours and the view the visitor had before them.
-LINK = """(state) => {
-  const { look, view } = globalThis.decodingPlayground;
-  const told = { s: state, look: `${look.background}.${look.underline}`, tab: view };
-  return `${location.origin}${location.pathname}#${new URLSearchParams(told)}`;
-}"""
+_SCRIPT = "compare/web/page_state.js"
 
-# The cards are to be drawn anew: until they are, Python would not know their events, and the two
-# buttons that begin runs are not usable. The drawings that are wanted are counted, as one of them
-# may still be on its way when the next one is.
-DRAWING = """() => {
-  const wanted = ++globalThis.decodingPlayground.drawing.wanted;
-  return [wanted, ...[0, 1].map(() => ({ __type__: "update", interactive: false }))];
-}"""
+# Turns a state into a link to this page, with the token marks and the tab the visitor sees.
+LINK = assets.listener(_SCRIPT, "pageLink")
+
+# The strategy cards are about to be rendered: until they are, Python does not know their events, so
+# the two buttons that start runs are disabled. Renderings are counted, as one may still be on its
+# way when the next one is requested.
+DRAWING = assets.listener(_SCRIPT, "requestCards")
 
 
 def drawn(count: int) -> str:
-    """The script of cards that answer so many wishes to draw them."""
-    return f"globalThis.decodingPlayground.drew({count:d});"
+    """The script of cards that answer the rendering request with this number."""
+    return assets.call(_SCRIPT, "cardsRendered", count)
 
 
 def turned(tab: str) -> str:
-    """The script that tells the browser which tab is open, for a listener without inputs."""
-    return f"() => {{ globalThis.decodingPlayground.turn({json.dumps(tab)}); return []; }}"
+    """The script that reports the open tab, for a listener without inputs."""
+    return assets.listener(_SCRIPT, "openTab", tab)
+
+
+def background(measure: str) -> str:
+    """The script that shows a measure as the background of the tokens."""
+    return assets.listener(_SCRIPT, "markBackground", measure)
 
 
 def component() -> gr.HTML:
@@ -48,7 +48,7 @@ def component() -> gr.HTML:
     return gr.HTML(
         value="",
         html_template="",
-        js_on_load=web.text("store.js", "browser.js", "presses.js"),
+        js_on_load=assets.mount(_SCRIPT, "arrived", "changed", "drawn"),
         elem_id="browser",
         elem_classes="signal",
     )

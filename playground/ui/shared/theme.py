@@ -8,10 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
-from playground.ui import web
+from playground.ui import assets
+from playground.ui.shared.event_streams import EventStreams
 
-_STYLES = ("page", "reach", "labs", "speculative")
+_STYLES = (
+    "shared/web/page.css",
+    "shared/web/accessibility.css",
+    "watermark/web/watermark.css",
+    "speculative/web/speculative.css",
+)
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 _MONO = ("ui-monospace", "Consolas", "DejaVu Sans Mono", "monospace")
 _RED, _DARK_RED = "#dc2626", "#b91c1c"
@@ -21,10 +28,13 @@ def look() -> dict[str, Any]:
     """What the page is launched with to look and act as ours."""
     return {
         "theme": _theme(),
-        "css_paths": [web.path(f"{name}.css") for name in _STYLES],
-        "js": web.text("reach.js"),
-        # In the head, as Gradio asks for the first things before it runs the page's own script.
-        "head": f"<script>{web.text('streams.js')}</script>",
+        "css_paths": [assets.path(name) for name in _STYLES],
+        "js": assets.listener("shared/web/combobox_focus.js", "keepComboboxFocus"),
+        "head": assets.preloads(),
+        "app_kwargs": {
+            "routes": [assets.route()],
+            "middleware": [Middleware(EventStreams)],
+        },
     }
 
 

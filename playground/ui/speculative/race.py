@@ -15,7 +15,7 @@ import gradio as gr
 
 from playground import Playground
 from playground.speculation.race import Race, RaceUpdate, race
-from playground.ui import web
+from playground.ui import assets
 from playground.ui.compare.components import Values
 from playground.ui.shared.job_controls import Bench, Drawn, bench
 from playground.ui.shared.jobs import Jobs, Tell
@@ -88,9 +88,9 @@ def section() -> Course:
     buttons = bench("spec", "Race")
     lanes = gr.HTML(
         value=nothing(),
-        html_template=web.text("race.html"),
-        css_template=web.text("tools.css", "race.css"),
-        js_on_load=web.text("writing.js", "race.js", "race_replay.js"),
+        html_template=assets.text("speculative/web/race.html"),
+        css_template=assets.text("shared/web/toolbar.css", "speculative/web/race.css"),
+        js_on_load=assets.mount("speculative/web/race.js"),
         apply_default_css=False,
         elem_id="spec-lanes",
     )

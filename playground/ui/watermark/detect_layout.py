@@ -11,7 +11,7 @@ import gradio as gr
 from gradio.blocks import Block
 
 from engine.settings import Limits
-from playground.ui import web
+from playground.ui import assets
 from playground.ui.shared.model_loading import Labs
 from playground.ui.watermark import detector_settings, text_source, uploaded_detector
 from playground.ui.watermark.detector_settings import Fields
@@ -146,9 +146,9 @@ def _view() -> gr.HTML:
     """The verdict, the tokens and the counts; its value is what `told` gives."""
     return gr.HTML(
         value="",
-        html_template=web.text("detected.html"),
-        css_template=web.text("detected.css"),
-        js_on_load=web.text("writing.js", "detected.js"),
+        html_template=assets.text("watermark/web/detection.html"),
+        css_template=assets.text("watermark/web/detection.css"),
+        js_on_load=assets.mount("watermark/web/detection.js"),
         apply_default_css=False,
         elem_id="detected",
     )

@@ -95,6 +95,14 @@ def opened(browser, address, query="?__theme=light", **options):
         assert complaints == [], complaints
 
 
+def stored(page, name):
+    """A property of the store that all views of the page share."""
+    link = "link[rel=modulepreload][href$='compare/web/store.js']"
+    script = """async ([link, name]) =>
+        (await import(document.querySelector(link).href)).store[name]"""
+    return page.evaluate(script, [link, name])
+
+
 def column(page, index):
     return page.locator("#live .column").nth(index)
 

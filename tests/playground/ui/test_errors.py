@@ -22,6 +22,7 @@ from tests.playground.ui.browsing import (
     running,
     served,
     states,
+    stored,
     tab,
     text_of,
     visiting,
@@ -133,7 +134,7 @@ def test_a_paused_run_is_ended_when_its_visitor_leaves(browser, address, page):
         length(other, LONG)
         other.click("#step")
         other.wait_for_selector("#live .token")
-        feed = other.evaluate("window.decodingPlayground.feed")
+        feed = stored(other, "feed")
     with over(page):
         # Whoever has the board's name sees what became of it.
         page.evaluate(
@@ -255,7 +256,7 @@ def test_a_page_that_outlives_its_server_says_so_and_works_again_after_a_reload(
             cable.mend()
             assert texts(page) == before  # nobody who only reads is disturbed
             page.click("#run")
-            shows(page, "The server was started anew. Reload this page to go on")
+            shows(page, "The server restarted. Reload this page to continue")
             assert texts(page) == before
             page.reload()
             ready(page)

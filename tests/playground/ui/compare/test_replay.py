@@ -10,6 +10,7 @@ from tests.playground.ui.browsing import (
     ready,
     running,
     states,
+    stored,
     text_of,
     wait,
 )
@@ -71,7 +72,7 @@ def expected(lab, index, tokens=8, **more):
 
 
 def at(page):
-    return page.evaluate("window.decodingPlayground.cursor.at")
+    return stored(page, "cursor")["at"]
 
 
 def test_step_by_step_really_advances_the_model_one_token_at_a_time(page, lab):
@@ -228,7 +229,7 @@ def test_the_tree_grows_from_what_the_beams_really_did(read, lab):
         ("entropy", "nats"),
         ("surprisal", "bits"),
         ("green list", "no run here has a watermark"),
-        ("draft origin", "no run here"),
+        ("draft verdict", "no run here"),
     ],
 )
 def test_the_legend_says_what_the_colours_mean(read, channel, words):

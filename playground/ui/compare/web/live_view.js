@@ -1,0 +1,325 @@
+// The live view: reads the feed into the store, draws the columns of the runs, and passes the user's
+// clicks and keys to the store and to Python.
+
+import { closest, part, reducedMotion } from "../../shared/web/dom.js";
+import { CandidateCard } from "./candidate_card.js";
+import { Column, discarded } from "./columns.js";
+import { Forks } from "./forks.js";
+import { Legend } from "./legend.js";
+import { Playback } from "./playback.js";
+import { store } from "./store.js";
+
+/** @typedef {import("../../shared/web/dom.js").Component} Component */
+/** @typedef {import("./store.js").Change} Change */
+/** @typedef {import("./store.js").Run} Run */
+/** @typedef {import("./store.js").Step} Step */
+
+const MOST_ANIMATED = 4; // columns; more of them change without animations
+const RETRY = 1000; // ms until a failed request is repeated
+const COLUMN_WIDTH = 272; // px with its gap
+
+class LiveView {
+  /** @param {Component} component */
+  constructor(component) {
+    this.component = component;
+    this.element = component.element;
+    /** @type {Map<Run, Column>} */
+    this.columns = new Map();
+    /** @type {Set<Column>} columns to update in the next frame */
+    this.changed = new Set();
+    /** @type {[Column, Step[]][]} discarded drafts to show then */
+    this.discarded = [];
+    this.frame = 0;
+    this.pace = store.pace; // as last reported to Python
+    this.reporting = false;
+    this.reported = store.cursor.at;
+    this.cursorTimer = 0;
+    this.requesting = false;
+    this.place = part(this.element, "columns");
+    this.status = part(this.element, "status");
+    this.legend = new Legend(part(this.element, "legend"));
+    this.playback = new Playback(this.element, (command) => component.trigger("paced", { do: command }));
+    this.forks = new Forks(part(this.element, "forks"), this.columns, {
+      balance: () => this.balance(),
+      onEdit: (column, lead, text) => component.trigger("edited", { column: column.run.key, lead, text }),
+    });
+    this.card = new CandidateCard(
+      part(this.element, "candidates"), this.element, (token) => this.columnOf(token),
+      ({ column, at }, replacement) => {
+        this.forks.expect(column);
+        this.card.hide();
+        component.trigger("forked", { column: column.run.key, lead: column.lead, at, ...replacement });
+      },
+    );
+    this.#listen();
+    if (store.runs.size) this.arrange(); // the component was mounted again
+  }
+
+  #listen() {
+    this.element.addEventListener("click", (event) => {
+      const token = closest(event, ".token");
+      if (token) this.pin(token);
+    });
+    this.element.addEventListener("keydown", (event) => {
+      this.#onTokenKey(event);
+      this.#onFigureKey(event);
+    });
+    new ResizeObserver(() => this.balance()).observe(this.place);
+    const leave = store.subscribe((change) => (this.element.isConnected ? this.#onChange(change) : leave()));
+  }
+
+  // --- columns --------------------------------------------------------------------------------------
+
+  /** @param {HTMLElement} token */
+  columnOf(token) {
+    return [...this.columns.values()].find((column) => column.text === token.parentNode);
+  }
+
+  /** Puts the columns in the store's order. */
+  arrange() {
+    const runs = store.columns;
+    for (const run of this.columns.keys()) if (!runs.includes(run)) this.columns.delete(run);
+    const columns = runs.map((run) => {
+      const column = this.columns.get(run) ?? new Column(run, {
+        edit: (one) => this.forks.edit(one),
+        hide: (one) => this.forks.hide(one.run, true),
+      });
+      this.columns.set(run, column);
+      return column;
+    });
+    if (columns.length) {
+      this.place.querySelector(".empty")?.remove();
+      for (const old of [...this.place.children]) if (!columns.some((column) => column.root === old)) old.remove();
+      columns.forEach((column, index) => {
+        column.root.dataset.index = String(index);
+        if (this.place.children[index] === column.root) return;
+        this.place.insertBefore(column.root, this.place.children[index] ?? null);
+      });
+    }
+    this.forks.draw();
+    this.balance();
+    this.updateSoon(columns);
+  }
+
+  /** Fits as many columns into a row as there is room for, about the same number in every row. */
+  balance() {
+    const count = [...this.columns.values()].filter((column) => !column.root.hidden).length;
+    const room = Math.max(1, Math.floor((this.place.clientWidth + 12) / COLUMN_WIDTH));
+    const rows = Math.max(Math.ceil(count / room), 1);
+    this.place.style.setProperty("--in-a-row", String(Math.max(1, Math.ceil(count / rows))));
+  }
+
+  /** @param {Iterable<Column | undefined>} columns */
+  updateSoon(columns) {
+    for (const column of columns) if (column) this.changed.add(column);
+    this.frame ||= requestAnimationFrame(() => this.update());
+  }
+
+  update() {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    const animated = this.changed.size < MOST_ANIMATED;
+    for (const column of this.changed) column.update(animated);
+    this.changed.clear();
+    for (const [column, steps] of this.discarded.splice(0)) column.strikeDrafts(steps);
+    const columns = [...this.columns.values()];
+    for (const column of columns) column.highlight(store.cursor.at);
+    this.#refreshLegend(columns);
+    this.playback.refresh();
+  }
+
+  #refreshLegend(columns = [...this.columns.values()]) {
+    this.legend.refresh(columns.some(({ places }) => places.some((place) => place.raw === null && !place.given)));
+  }
+
+  // --- clicks and keys on tokens --------------------------------------------------------------------
+
+  /** @param {HTMLElement} token */
+  pin(token) {
+    const column = this.columnOf(token);
+    if (!column) return;
+    column.moveTabStop(token, true);
+    this.card.show(token, true);
+    store.select(column.tokens.indexOf(token), { column: column.run.key });
+  }
+
+  /**
+   * The token that a key moves to: in the same text, or at the same position of the next column.
+   * @param {string} key
+   * @param {Column} column
+   * @param {number} at
+   */
+  #target(key, column, at) {
+    const { tokens } = column;
+    const columns = store.columns
+      .map((run) => this.columns.get(run))
+      .filter((other) => other && !other.root.hidden && other.tokens.length);
+    const beside = (/** @type {number} */ by) => {
+      const there = columns[columns.indexOf(column) + by]?.tokens ?? [];
+      return there[at] ?? there.at(-1);
+    };
+    /** @type {Record<string, () => HTMLElement | undefined>} */
+    const moves = {
+      ArrowRight: () => tokens[at + 1], ArrowLeft: () => tokens[at - 1], Home: () => tokens[0], End: () => tokens.at(-1),
+      ArrowDown: () => beside(1), ArrowUp: () => beside(-1),
+    };
+    return moves[key];
+  }
+
+  /** @param {KeyboardEvent} event */
+  #onTokenKey(event) {
+    const token = closest(event, ".token");
+    if (!token) return;
+    if (event.key === "Enter") {
+      event.preventDefault();
+      this.pin(token);
+      this.card.focus();
+    } else if (event.key === "Escape") {
+      if (this.card.hidden) store.select(null);
+      this.card.hide();
+    } else {
+      this.#move(event, token);
+    }
+  }
+
+  /**
+   * @param {KeyboardEvent} event
+   * @param {HTMLElement} token
+   */
+  #move(event, token) {
+    const column = this.columnOf(token);
+    if (!column || event.ctrlKey || event.altKey || event.metaKey) return;
+    const at = column.tokens.indexOf(token);
+    const target = this.#target(event.key, column, at);
+    if (!target) return;
+    event.preventDefault();
+    let next = target();
+    if (!next && event.key === "ArrowRight" && store.cursor.replay) {
+      this.playback.act("step"); // the text continues after what the replay shows
+      this.update();
+      next = column.tokens[at + 1];
+    }
+    const there = next && this.columnOf(next);
+    if (!next || !there) return;
+    there.moveTabStop(next, true);
+    next.scrollIntoView({ block: "nearest" });
+    store.select(there.tokens.indexOf(next), { column: there.run.key, replay: store.cursor.replay });
+  }
+
+  /**
+   * The figures of a column are one tab stop; the arrow keys move within them.
+   * @param {KeyboardEvent} event
+   */
+  #onFigureKey(event) {
+    const figures = closest(event, ".figures");
+    /** @type {Record<string, number>} */
+    const moves = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+    const by = moves[event.key];
+    if (!figures || !by) return;
+    event.preventDefault();
+    const labels = [...figures.querySelectorAll("button")];
+    const at = labels.findIndex((label) => label === event.target);
+    labels[(at + by + labels.length) % labels.length].focus();
+  }
+
+  // --- changes of the store -------------------------------------------------------------------------
+
+  /** @param {Change} change */
+  #onChange(change) {
+    if (change.kind === "reset") {
+      this.forks.hidden.clear();
+      this.card.hide();
+      this.playback.replay(false);
+      this.element.scrollIntoView({ block: "nearest", behavior: reducedMotion() ? "auto" : "smooth" });
+    } else if (change.kind === "column") {
+      this.arrange();
+    } else if (change.kind === "steps") {
+      const column = this.columns.get(change.run);
+      this.updateSoon([column]);
+      if (column && change.steps.some(discarded)) this.discarded.push([column, change.steps]);
+    } else if (change.kind === "cursor") {
+      this.#onCursor();
+    } else if (change.kind === "marks") {
+      for (const column of this.columns.values()) column.repaint();
+      this.#refreshLegend();
+    } else if (change.kind === "pace") {
+      this.updateSoon(this.columns.values());
+      if (store.pace === "playing") this.request();
+      if (!this.reporting) queueMicrotask(() => this.#reportPace()); // one update may change it several times
+      this.reporting = true;
+    } else if (change.kind === "status") {
+      this.status.textContent = change.text;
+      this.status.classList.toggle("error", change.error);
+    }
+  }
+
+  #onCursor() {
+    this.updateSoon(this.columns.values());
+    if (store.cursor.replay) for (const column of this.columns.values()) this.#strikeAgain(column);
+    clearTimeout(this.cursorTimer);
+    this.cursorTimer = setTimeout(() => {
+      if (store.cursor.at === this.reported) return;
+      this.reported = store.cursor.at;
+      this.component.trigger("pinned", { at: this.reported });
+    }, 250);
+  }
+
+  /**
+   * Shows a discarded draft again when the replay reaches the token that replaced it.
+   * @param {Column} column
+   */
+  #strikeAgain(column) {
+    const place = store.selected(column.run);
+    if (place?.run !== column.run || place.notes.verdict !== "resampled") return;
+    const { round } = place.notes;
+    this.discarded.push([column, [...column.run.steps.values()].filter((step) => step.notes.round === round)]);
+  }
+
+  // Two events at the end, because a listener inside of gr.render replaces one of the page.
+  #reportPace() {
+    this.reporting = false;
+    this.update();
+    this.card.refresh();
+    const { trigger } = this.component;
+    if (store.pace === "over") {
+      this.element.dataset.over = `${store.feed}:${store.read}`;
+      trigger("over");
+      trigger("ended");
+    } else if (this.pace === "over") {
+      this.playback.replay(false);
+      if (store.cursor.replay) store.select(null);
+      trigger("begun");
+    }
+    this.pace = store.pace;
+  }
+
+  // --- the feed -------------------------------------------------------------------------------------
+
+  /**
+   * Requests lines that the store has not read: while the runs play, because updates through Gradio pass
+   * all components of the page, and when a busy browser has missed an update.
+   */
+  async request() {
+    if (this.requesting) return;
+    this.requesting = true;
+    do {
+      const { feed, read } = store;
+      const lines = await this.component.server.more({ feed, from: read }).catch(() => null);
+      if (lines === "") break; // the server has forgotten the feed
+      if (lines === null) await new Promise((resume) => setTimeout(resume, RETRY));
+      else if (feed === store.feed) store.receive(lines);
+    } while (store.pace === "playing" && this.element.isConnected);
+    this.requesting = false;
+  }
+
+  read() {
+    if (!store.receive(this.component.props.value)) this.request();
+  }
+}
+
+/** @param {Component} component */
+export function mount(component) {
+  const view = new LiveView(component);
+  component.watch("value", () => view.read());
+  view.read(); // values that arrived while this script loaded
+}

@@ -1,0 +1,93 @@
+"""Keeps events from being lost while Gradio closes a page's result stream.
+
+A Gradio page reads the results of all its events from one stream. The server closes the stream when
+no event is pending; the page opens a new one with its next event, if it knows by then that the last
+one is closed. A busy page may submit an event before it has read the closing message, and then
+waits forever for results on the closed stream. `EventStreams` lets the server wait instead: an
+event that arrives while a page's stream is closing is submitted when the page has dropped it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import MutableMapping
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# Gradio's addresses and its closing message.
+_SUBMIT = "/gradio_api/queue/join"
+_RESULTS = "/gradio_api/queue/data"
+_CLOSING = b'data: {"msg":"close_stream"'
+_LONGEST_WAIT = 1.0  # seconds; a proxy may not say that a page has dropped its stream
+
+
+class EventStreams:
+    """ASGI middleware that orders the end of a page's result stream and its next event."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._closing: dict[str, asyncio.Event] = {}  # by session
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        path = scope.get("path", "")
+        if scope["type"] == "http" and path.endswith(_RESULTS):
+            await self._stream(scope, receive, send)
+        elif scope["type"] == "http" and path.endswith(_SUBMIT):
+            await self._submit(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        query = parse_qs(scope["query_string"].decode())
+        [session] = query.get("session_hash", [""])
+        dropped = asyncio.Event()
+
+        async def forward(message: MutableMapping[str, Any]) -> None:
+            body = message.get("body", b"")
+            if body.startswith(_CLOSING):
+                self._closing[session] = dropped
+            # The response ends when the page has dropped it: afterwards the server cannot see that.
+            if self._closing.get(session) is dropped and not message.get("more_body", True):
+                await _disconnected(receive)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, forward)
+        finally:
+            dropped.set()
+            if self._closing.get(session) is dropped:
+                del self._closing[session]
+
+    async def _submit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        messages = [await receive()]
+        while messages[-1].get("more_body"):
+            messages.append(await receive())
+        body = b"".join(message.get("body", b"") for message in messages)
+        dropped = self._closing.get(_session(body))
+        if dropped is not None:
+            await dropped.wait()
+
+        async def again() -> Message:
+            return messages.pop(0) if messages else await receive()
+
+        await self._app(scope, again, send)
+
+
+async def _disconnected(receive: Receive) -> None:
+    try:
+        async with asyncio.timeout(_LONGEST_WAIT):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+    except TimeoutError:
+        pass
+
+
+def _session(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["session_hash"])
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,28 @@
+// Parts of a feed, as the server sends them.
+
+/** Lines of a feed from one on. */
+export const feedPart = (feed, from, lines) =>
+  [JSON.stringify({ feed, from }), ...lines.map((line) => JSON.stringify(line))].join("\n");
+
+export const columnLine = (column, { origin = null, before = [], name = "greedy" } = {}) => ({
+  column, name, settings: "", origin, before,
+});
+
+// One step: by default its spelling is `text`, and its id is the length of that.
+export const step = (id, parent, text, more = {}) => ({
+  id, parent, tick: id, tokenId: text.length, token: text, text, event: "chosen",
+  raw: 0.5, final: 0.5, rank: 1, at: null, notes: {}, ...more,
+});
+
+export const distribution = (...candidates) => ({
+  candidates, processors: [], entropy: [1, 1], kept: candidates.length, keptAfter: [], cutoffs: [],
+});
+
+export const stepsLine = (run, steps, lead, more = {}) => ({ run, distributions: [], steps, lead, ...more });
+
+export const end = (...leads) => ({
+  figures: [], stop: "length reached", rule: "length", error: null,
+  sequences: leads.map((lead) => ({ lead, score: null, tokens: 1, stop: "" })),
+});
+
+export const textOf = (places) => places.map((place) => place.text).join("");
