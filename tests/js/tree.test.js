@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as layout from "../../playground/ui/compare/web/tree_layout.js";
-import * as text from "../../playground/ui/compare/web/tree_text.js";
+import * as layout from "../../playground/ui/shared/web/tree_layout.js";
+import * as text from "../../playground/ui/shared/web/tree_text.js";
 
 const tree = { ...layout, ...text };
 

@@ -19,6 +19,7 @@ _STYLES = (
     "compare/web/live_view.css",
     "compare/web/columns.css",
     "compare/web/candidate_card.css",
+    "compare/web/playback.css",
 )
 _EVENTS = ("begun", "over", "ended", "forked", "edited", "paced", "pinned")
 

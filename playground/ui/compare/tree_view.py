@@ -14,8 +14,8 @@ from playground.ui import assets
 def view() -> gr.HTML:
     """The trees of the columns that the page's store holds."""
     return gr.HTML(
-        html_template=assets.text("compare/web/tree_view.html"),
-        css_template=assets.text("shared/web/toolbar.css", "compare/web/tree_view.css"),
+        html_template=assets.text("shared/web/tree_panel.html"),
+        css_template=assets.text("shared/web/toolbar.css", "shared/web/tree_panel.css"),
         js_on_load=assets.mount("compare/web/tree_view.js"),
         apply_default_css=False,
         elem_id="tree-view",

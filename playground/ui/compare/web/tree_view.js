@@ -2,12 +2,12 @@
 
 import { drawWhenVisible, make } from "../../shared/web/dom.js";
 import { store } from "./store.js";
-import { isTree, newestStep } from "./tree_layout.js";
-import { TreePanel } from "./tree_panel.js";
+import { isTree, newestStep } from "../../shared/web/tree_layout.js";
+import { TreePanel } from "../../shared/web/tree_panel.js";
 
 /** @typedef {import("../../shared/web/dom.js").Component} Component */
 /** @typedef {import("./store.js").Run} Run */
-/** @typedef {import("./tree_panel.js").Tree} Tree */
+/** @typedef {import("../../shared/web/tree_panel.js").Tree} Tree */
 
 const EMPTY = [
   "No tree here yet.",

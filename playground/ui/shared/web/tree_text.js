@@ -1,6 +1,6 @@
 // The texts of a tree's nodes: label, tooltip and accessible name. Every number is a recorded one.
 
-import { grouped, percent, signed, visible } from "../../shared/web/format.js";
+import { grouped, percent, signed, visible } from "./format.js";
 import { newestStep } from "./tree_layout.js";
 
 /** @typedef {import("./tree_layout.js").Item} Item */

@@ -1,8 +1,17 @@
 // Lays out a run's steps as a tree: pure functions of the recorded steps. Edges are recorded parents.
 
 /**
- * @typedef {import("./store.js").Step} Step
- * @typedef {import("./store.js").Notes} Notes
+ * @typedef {object} Step
+ * @property {number} id
+ * @property {number | null} parent
+ * @property {number} tokenId
+ * @property {string} token its spelling
+ * @property {string} event
+ * @property {number | null} raw the model's own probability; null where it was not captured
+ * @property {number | null} final the probability after the processors; null where it was cut or not captured
+ * @property {number | null} rank
+ * @property {number | null} at index of its distribution
+ * @property {Record<string, any>} notes what the strategy recorded
  *
  * @typedef {"origin" | "kept" | "pruned" | "drafted" | "finished" | "returned"} Kind
  *

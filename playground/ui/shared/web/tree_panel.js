@@ -1,8 +1,8 @@
 // Trees side by side at one scale, with their toolbar, legend and tooltip. The page and the HTML report
 // share it.
 
-import { button, closest, make, part, placeCard, svg } from "../../shared/web/dom.js";
-import { visible } from "../../shared/web/format.js";
+import { button, closest, make, part, placeCard, svg } from "./dom.js";
+import { visible } from "./format.js";
 import { GLYPHS, TreeFigure } from "./tree_figure.js";
 import { depthPositions, layOut, newestStep } from "./tree_layout.js";
 import { pathText, tokensOf, tooltipLines } from "./tree_text.js";
@@ -41,7 +41,7 @@ const LEGEND = {
 
 export class TreePanel {
   /**
-   * @param {HTMLElement} element holds the elements of tree_view.html
+   * @param {HTMLElement} element holds the elements of tree_panel.html
    * @param {(run: TreeRun, item: Item) => void} onSelect called when a node is clicked
    */
   constructor(element, onSelect) {

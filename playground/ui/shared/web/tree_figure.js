@@ -1,7 +1,7 @@
 // One tree as SVG in a scrolling box. Only what is visible is in the document: a search of 300 steps has
 // thousands of nodes.
 
-import { make, svg } from "../../shared/web/dom.js";
+import { make, svg } from "./dom.js";
 import { COLUMN_WIDTH, countOf, newestStep } from "./tree_layout.js";
 import { accessibleName, isNumber, tokensOf, truncate, widthOf } from "./tree_text.js";
 

@@ -1,0 +1,155 @@
+"""The beam trees of an HTML report: the page's own tree scripts and styles on the runs' steps.
+
+The page and the report share one implementation of the tree. A report is a single file, so the ES
+modules of the tree are bundled into one script.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from engine.trace import Step, Trace
+
+_SCRIPT = Path(__file__).with_name("report_trees.js")
+_WEB = Path(__file__).parents[1] / "ui" / "shared" / "web"
+
+# The theme's variables of the page, in the report's colours.
+_THEME = """
+  --body-text-color: var(--ink);
+  --body-text-color-subdued: var(--quiet);
+  --background-fill-primary: var(--page);
+  --background-fill-secondary: var(--panel);
+  --block-background-fill: var(--page);
+  --border-color-primary: var(--line);
+  --color-accent: #4f46e5;
+  --font: system-ui, sans-serif;
+  --font-mono: ui-monospace, Consolas, "DejaVu Sans Mono", monospace;
+  --radius-md: 6px;
+  --radius-lg: 8px;
+  --text-sm: 0.85rem;
+  --text-lg: 1.05rem;
+"""
+_DARK = """
+  --color-accent: #818cf8;
+  .trees { --kept: #56b4e9; --finished: #e69f00; --returned: #009e73; }
+"""
+
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) (\w+))", re.M)
+
+
+class BeamTrees(NamedTuple):
+    """What a report needs to show trees: markup and data for its body, its style and its script."""
+
+    markup: str
+    data: list[dict[str, Any]]
+    style: str
+    script: str
+
+
+def beam_trees(traces: Sequence[Trace], titles: Sequence[str]) -> BeamTrees | None:
+    """The trees of the traces that branched; None if no trace did."""
+    runs = [
+        _run(trace, title) for trace, title in zip(traces, titles, strict=True) if _branched(trace)
+    ]
+    if not runs:
+        return None
+    style = "\n".join(_read(name) for name in ("toolbar.css", "tree_panel.css"))
+    return BeamTrees(
+        markup=f'<div id="beam-trees">{_read("tree_panel.html")}</div>',
+        data=runs,
+        style=f"#beam-trees {{ {_THEME} {style} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ #beam-trees {{ {_DARK} }} }}",
+        script=bundle(_SCRIPT),
+    )
+
+
+def bundle(entry: Path) -> str:
+    """An ES module and the modules it imports as one script, each in a function of its own.
+
+    Understands named imports and exports of declarations, which is what the page's scripts use.
+    """
+    names: dict[Path, str] = {}
+    parts: list[str] = []
+
+    def add(path: Path) -> str:
+        if path not in names:
+            names[path] = ""  # a circular import would find no name
+            source = path.read_text(encoding="utf-8")
+            inside = _EXPORT.sub("", _IMPORT.sub(partial_import(path), source))
+            if re.search(r"^(import|export) ", inside, re.M):
+                raise ValueError(f"{path.name} uses an import or export that cannot be bundled")
+            names[path] = f"module{len(parts)}"
+            exports = ", ".join(_EXPORT.findall(source))
+            parts.append(
+                f"const {names[path]} = (() => {{\n{inside}\nreturn {{ {exports} }};\n}})();"
+            )
+        if not names[path]:
+            raise ValueError(f"{path.name} is part of a circular import")
+        return names[path]
+
+    def partial_import(path: Path) -> Any:
+        def imported(match: re.Match[str]) -> str:
+            members = match[1].replace(" as ", ": ")
+            return f"const {{{members}}} = {add((path.parent / match[2]).resolve())};\n"
+
+        return imported
+
+    add(entry.resolve())
+    body = "\n".join(parts)
+    return f'(() => {{\n"use strict";\n{body}\n}})();\n'
+
+
+def _branched(trace: Trace) -> bool:
+    """Whether two steps have one parent, or several sequences were returned."""
+    parents = [step.parent for step in trace.steps]
+    return len(trace.sequences) > 1 or len({*parents}) < len(parents)
+
+
+def _run(trace: Trace, title: str) -> dict[str, Any]:
+    processors: dict[tuple[str, ...], int] = {}
+    penalty = trace.settings.get("length_penalty")
+    return {
+        "title": title,
+        "steps": [_step(step, processors) for step in trace.steps],
+        "processors": [*processors],
+        "prefix": len(trace.prefix),
+        "sequences": [
+            {
+                "lead": sequence.steps[-1] if sequence.steps else None,
+                "score": None if sequence.score is None else f"{sequence.score:.4f}",
+            }
+            for sequence in trace.sequences
+        ],
+        "lengthPenalty": penalty if isinstance(penalty, int | float) else None,
+    }
+
+
+def _step(step: Step, processors: dict[tuple[str, ...], int]) -> dict[str, Any]:
+    names = None if step.distribution is None else tuple(step.distribution.processors)
+    at = None if names is None else processors.setdefault(names, len(processors))
+    # Long lists are for other figures.
+    notes = {name: value for name, value in step.notes.items() if _short(name, value)}
+    return {
+        "id": step.id,
+        "parent": step.parent,
+        "tokenId": step.token.id,
+        "token": step.token.text,
+        "event": step.event,
+        "raw": step.probability,
+        "final": step.used,
+        "rank": step.rank,
+        "at": at,
+        "notes": notes,
+    }
+
+
+def _short(name: str, value: Any) -> bool:
+    return name == "constraints" or isinstance(value, bool | int | float | str)
+
+
+def _read(name: str) -> str:
+    return (_WEB / name).read_text(encoding="utf-8")
