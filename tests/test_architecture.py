@@ -117,7 +117,7 @@ def test_the_readmes_view_draws_as_written(monkeypatch: pytest.MonkeyPatch) -> N
     runs = ["greedy", ("sample", {"top_k": 3})]
     traces = Playground(tiny("llama")).compare("hi", runs, max_new_tokens=4)
     [view] = _register.applicable(traces)
-    assert scope["_info"](traces)[1] == ("sample", [3, 3, 3, 3])
+    assert scope["_info"](traces)[1] == ("sample", 1, [3, 3, 3, 3])
     assert view.draw(traces).data[0].y == (SIZE,) * 4
 
 
