@@ -1,4 +1,4 @@
-"""What people use: the Python API, the command line, exports, and the page."""
+"""The playground: Python API, command line, exports, the two labs and the page."""
 
 from engine.importing import importing
 

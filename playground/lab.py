@@ -1,13 +1,14 @@
-"""The Python API: a model, and strategies compared on it.
+"""The Python API: `Playground` compares decoding strategies on one model.
 
-Knows how checked settings and strategies become runs. Refuses to know the page and the figures, so
-that it works where there is only torch, transformers and the standard library.
+A call goes one way: the request parser checks it, this module prepares a run for each strategy, and
+the engine's loop runs them. Needs torch, transformers and the standard library only.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,18 +39,23 @@ from engine.trie.backends import Backends, BackendStatus
 from engine.trie.node import Source
 from playground import generation_configs
 from playground.draft_models import DraftModels
-from playground.requests import Beginning, Choice, Request, RequestParser, Text
-
-__all__ = ["Choice", "Playground", "Request"]
+from playground.requests import (
+    Comparison,
+    Request,
+    RequestParser,
+    StrategyChoice,
+    TextOrTokens,
+    TokenizedPrompt,
+)
 
 
 class Playground:
     """Compares decoding strategies on one model.
 
-    ``model`` is an embedded model's name, a folder, a Hub id, or a loaded `Model`. ``drafts`` are
-    the names that runs may give for a draft model; without them, any. ``heads`` are draft heads for
-    the model; without them, those that come with it, if any do. Whoever lets strangers ask sets
-    ``allow_custom`` to False: else a run may name code to be run.
+    ``model`` is the name of an embedded model, a folder, a Hub id, or a loaded `Model`. ``drafts``
+    are the names of draft models that runs may use; None allows any. ``heads`` are draft heads for
+    the model; None uses those trained for it, if there are any. Set ``allow_custom`` to False on a
+    public server: otherwise a run may execute code that its settings name.
     """
 
     def __init__(
@@ -66,70 +72,86 @@ class Playground:
         self.speller = Speller(self.model.tokenizer)
         self._backends = Backends(self.model.module, self.limits.positions)
         self._drafts = DraftModels(self.model, self._backends, self.limits.positions, drafts, heads)
-        self._parser = RequestParser(self.model, self.limits, self._drafts, allow_custom)
+        self._parser = RequestParser(self.model, self.limits, allow_custom)
         self._calls = _CallCounter(self.model.module)
 
     def compare(
-        self, prompt: str | Chat, choices: Sequence[Choice], *, prefix: Text = (), **shared: Any
+        self,
+        prompt: str | Chat,
+        choices: Sequence[StrategyChoice],
+        *,
+        prefix: TextOrTokens = (),
+        **shared: Any,
     ) -> list[Trace]:
-        """Run strategies together on one prompt; gives their traces in the same order."""
+        """Run strategies side by side on one prompt; return their traces in the same order."""
         return _traces(self.stream(prompt, choices, prefix=prefix, **shared))
 
     def stream(
         self,
         prompt: str | Chat,
-        choices: Sequence[Choice],
+        choices: Sequence[StrategyChoice],
         *,
-        prefix: Text = (),
+        prefix: TextOrTokens = (),
         stop: threading.Event | RunControl | None = None,
         **shared: Any,
     ) -> Iterator[Update]:
-        """The same while it happens: what is new in each run, tick by tick.
+        """Like `compare`, but yield the new steps of each run, tick by tick.
 
-        ``prefix`` is a text, or tokens, that already stand after the prompt: the runs go on from
-        there, as `generate` does from both together. Setting ``stop`` ends every run within one
-        tick, with the trace so far, and a `RunControl` can hold them too; closing the iterator ends
-        them without a word. Bad input raises before anything runs.
+        ``prefix`` is a text, or its token ids, that already follows the prompt: the runs continue
+        from there. Setting ``stop`` ends every run within one tick, with the trace so far; a
+        `RunControl` can also pause them. Closing the iterator ends the runs without a trace.
+        Invalid input raises before anything runs.
         """
-        runs = self._runs(prompt, choices, prefix, shared)
-        return loop.stream(runs, stop.is_set if stop is not None else lambda: False)
+        comparison = self.parse(prompt, choices, prefix=prefix, **shared)
+        return loop.stream(self._runs(comparison), _is_set(stop))
 
     def stream_each(
         self,
-        asked: Sequence[tuple[str | Chat, Choice]],
+        asked: Sequence[tuple[str | Chat, StrategyChoice]],
         *,
         stop: threading.Event | RunControl | None = None,
         **shared: Any,
     ) -> Iterator[Update]:
-        """The same with a prompt for each run: many texts at once, in one pass a tick."""
+        """Like `stream` with a prompt for each run, all in one forward pass per tick."""
         if len(asked) > self.limits.rows:
             raise PlaygroundError(
-                f"{len(asked)} prompts; at most {self.limits.rows} are written from side by side"
+                f"{len(asked)} prompts; at most {self.limits.rows} run side by side"
             )
-        runs = [run for prompt, choice in asked for run in self._runs(prompt, [choice], (), shared)]
-        return loop.stream(runs, stop.is_set if stop is not None else lambda: False)
+        comparisons = [self.parse(prompt, [choice], **shared) for prompt, choice in asked]
+        runs = [run for comparison in comparisons for run in self._runs(comparison)]
+        return loop.stream(runs, _is_set(stop))
 
     def score(
         self,
         prompt: str | Chat,
-        text: Text,
-        choices: Sequence[Choice],
+        text: TextOrTokens,
+        choices: Sequence[StrategyChoice],
         *,
-        prefix: Text = (),
+        prefix: TextOrTokens = (),
         **shared: Any,
     ) -> list[Trace]:
-        """What each strategy's settings make of a text that is there, or of its tokens.
+        """Score an existing text, or its token ids, under each strategy's settings.
 
-        Every token becomes a step, with what the model gave it and what was left of that after the
-        strategy's processors, DoLa's contrast included. How contrastive search weighs likeness, how
-        beams compete and what drafts propose is no distribution of one text and has no part in it.
+        Every token becomes a step with its probability under the model and after the strategy's
+        processors, DoLa's contrast included. Contrastive search's similarity penalty, the
+        competition of beams and drafts do not apply to a single given text and have no effect.
         """
-        begin = self._parser.beginning(prompt, prefix)
-        tokens = self._parser.scored(text)
-        requests = self._parser.requests(choices, shared, begin)
-        source, _ = self._source(begin, len(tokens))
-        runs = [self._scoring(source, request, tokens) for request in requests]
+        comparison = self.parse(prompt, choices, prefix=prefix, **shared)
+        tokens = self._parser.tokens_to_score(text)
+        source, _ = self._source(comparison.prompt, len(tokens))
+        runs = [self._scoring(source, request, tokens) for request in comparison.requests]
         return _traces(loop.stream(runs, lambda: False))
+
+    def parse(
+        self,
+        prompt: str | Chat,
+        choices: Sequence[StrategyChoice],
+        *,
+        prefix: TextOrTokens = (),
+        **shared: Any,
+    ) -> Comparison:
+        """Check what `compare` would run, without running it."""
+        return self._parser.comparison(prompt, choices, prefix, shared)
 
     @property
     def backend_status(self) -> BackendStatus:
@@ -141,52 +163,48 @@ class Playground:
         return self._parser.offered()
 
     def defaults(self, strategy: str) -> dict[str, Any]:
-        """The value each of a strategy's own settings has when it is not given."""
+        """The default values of a strategy's own settings on this model."""
         found = strategies.find(strategy)
         own = self.model.module.generation_config
-        usual = own._get_default_generation_params()
+        library = own._get_default_generation_params()
         values = {}
         for name, setting in found.own_settings.items():
             inherited = getattr(own, name, None)
-            inherited = usual.get(name) if inherited is None else inherited
+            inherited = library.get(name) if inherited is None else inherited
             values[name] = inherited if setting.default is None else setting.default
-        return {**values, **self._parser.usual(found)}
+        return {**values, **self._parser.draft_defaults(found)}
 
-    def configuration(self, choice: Choice, **shared: Any) -> GenerationConfig:
-        """The generation config a run would have: the model's own, changed by its settings."""
-        request = self._request(choice, shared, 0)
+    def configuration(self, choice: StrategyChoice, **shared: Any) -> GenerationConfig:
+        """The generation config of a run: the model's own, changed by the run's settings."""
+        request = self._parser.request(choice, shared)
         own = self.model.module.generation_config
         return generation_configs.configured(own, request.strategy, request.settings)
 
-    def _request(self, choice: Choice, shared: Mapping[str, Any], prompt: int) -> Request:
-        return self._parser.request(choice, shared, prompt)
-
-    def _source(self, begin: Beginning, new: int) -> tuple[Source, int]:
-        """The prompt with the model that reads it, and how long texts get."""
-        self._parser.check_length(begin, new)
-        length = len(begin.ids) + len(begin.prefix) + new
+    def _source(self, prompt: TokenizedPrompt, new: int) -> tuple[Source, int]:
+        """The model with the prompt it reads, and the greatest length of a text."""
+        self._parser.check_length(prompt, new)
+        length = len(prompt.ids) + len(prompt.prefix) + new
         evaluator = self._backends.whole(length)
-        known = evaluator.prompt(begin.ids, begin.prefix, lambda: read(self.model, *begin))
+        known = evaluator.prompt(prompt.ids, prompt.prefix, lambda: read(self.model, *prompt))
         return Source(self.model, evaluator, known), length
 
-    def _runs(
-        self, prompt: str | Chat, choices: Sequence[Choice], prefix: Text, shared: dict[str, Any]
-    ) -> list[tuple[Run, Callable[[Run], Decoding]]]:
-        begin = self._parser.beginning(prompt, prefix)
-        requests = self._parser.requests(choices, shared, begin)
-        longest = max(request.settings["max_new_tokens"] for request in requests)
-        source, length = self._source(begin, longest)
-        return [self._run(source, request, length) for request in requests]
+    def _runs(self, comparison: Comparison) -> list[tuple[Run, Callable[[Run], Decoding]]]:
+        longest = max(request.settings["max_new_tokens"] for request in comparison.requests)
+        source, length = self._source(comparison.prompt, longest)
+        return [self._run(source, request, length) for request in comparison.requests]
 
     def _run(
         self, source: Source, request: Request, length: int
     ) -> tuple[Run, Callable[[Run], Decoding]]:
+        if request.draft is not None:
+            name = self._drafts.add(request.draft)
+            request = replace(request, settings={**request.settings, "assistant_model": name})
         found, prepared, params = self._prepared(source, request)
         drafts = None
         if found.drafts:
             _refuse_memory(prepared)
             drafts = self._drafts.source(vars(params), source, length)
-        run = self._begun(source, request, prepared, params, drafts)
+        run = self._started(source, request, prepared, params, drafts)
         if found.heads:
             run.heads = self._drafts.heads(found.id)
         return run, lambda run: found.decode(run, params)
@@ -197,15 +215,15 @@ class Playground:
         found, prepared, params = self._prepared(source, request)
         if found.foreign:
             raise PlaygroundError(
-                f"{found.id} cannot score a text: what it makes of one is known when it writes it"
+                f"{found.id} cannot score a text: its own code decides while it generates"
             )
         reshape = partial(found.reshape, params=params) if found.reshape else None
         beams = "num_beams" in found.own_settings
-        run = self._begun(source, request, prepared, params)
+        run = self._started(source, request, prepared, params)
         return run, scoring(tokens, log_probs=beams, reshape=reshape)
 
     def _prepared(self, source: Source, request: Request) -> tuple[Strategy, Prepared, Any]:
-        """A strategy, what transformers prepares for it, and its own settings after that."""
+        """A strategy, its processors and criteria from transformers, and its own settings."""
         found, settings = request.strategy, request.settings
         config = self.model.module.generation_config
         own = {name for name in found.own_settings if not hasattr(config, name)}
@@ -213,7 +231,7 @@ class Playground:
         prepared = prepare(self.model, source.prompt, {**theirs, **found.fixed})
         return found, prepared, _params(found, prepared, settings)
 
-    def _begun(
+    def _started(
         self,
         source: Source,
         request: Request,
@@ -224,7 +242,7 @@ class Playground:
         prompt = source.prompt
         heading = Heading(
             strategy=request.strategy.id,
-            settings=_told({**request.settings, **vars(params)}),
+            settings=_json_value({**request.settings, **vars(params)}),
             seed=request.seed,
             model=self.model.name,
             prompt=prompt.text,
@@ -237,18 +255,22 @@ class Playground:
 
 
 class _CallCounter:
-    """Counts the model calls of each thread: a processor's own calls belong to its run."""
+    """Counts the model's forward calls per thread: calls of a run's processors count for it."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._local = threading.local()
         module.register_forward_pre_hook(self._called)
 
     def count(self) -> int:
-        """Calls made on this thread so far."""
+        """The calls on this thread so far."""
         return getattr(self._local, "calls", 0)
 
     def _called(self, *_: Any) -> None:
         self._local.calls = self.count() + 1
+
+
+def _is_set(stop: threading.Event | RunControl | None) -> Callable[[], bool]:
+    return stop.is_set if stop is not None else lambda: False
 
 
 def _traces(updates: Iterable[Update]) -> list[Trace]:
@@ -258,35 +280,35 @@ def _traces(updates: Iterable[Update]) -> list[Trace]:
 
 
 def _refuse_memory(prepared: Prepared) -> None:
-    """Refuse processors that remember what they saw: a draft thrown away would stay with them."""
-    remembering = {
+    """Refuse processors with state: rejected draft tokens would stay in it."""
+    stateful = {
         UnbatchedClassifierFreeGuidanceLogitsProcessor: "guidance_scale",
         SynthIDTextWatermarkLogitsProcessor: "watermarking_config",
     }
     for processor in prepared.processors:
-        if name := remembering.get(type(processor)):
+        if name := stateful.get(type(processor)):
             raise PlaygroundError(
-                f"{name}: {type(processor).__name__} remembers every token it saw, also of drafts"
-                " that are thrown away; it cannot be used with them"
+                f"{name}: {type(processor).__name__} keeps every token it has seen, rejected drafts"
+                " included; it cannot be used with drafts"
             )
 
 
 def _params(found: Strategy, prepared: Prepared, settings: Mapping[str, Any]) -> Any:
-    """The strategy's settings as they came out of transformers' preparation."""
+    """The strategy's own settings, with transformers' values where its config has such a field."""
     names = found.own_settings
     return found.params(
         **{name: getattr(prepared.config, name, settings.get(name)) for name in names}
     )
 
 
-def _told(value: Any) -> Any:
-    """A setting as the trace tells it: JSON values as they are, objects by what they are called."""
+def _json_value(value: Any) -> Any:
+    """A setting as the trace records it: JSON values unchanged, other objects by name."""
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, Mapping):
-        return {str(key): _told(item) for key, item in value.items()}
+        return {str(key): _json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_told(item) for item in value]
+        return [_json_value(item) for item in value]
     if hasattr(value, "to_dict"):
-        return _told(value.to_dict())
+        return _json_value(value.to_dict())
     return getattr(value, "__name__", type(value).__name__)

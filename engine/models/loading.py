@@ -28,8 +28,9 @@ from engine.models.smollm2 import SMOLLM2
 from engine.models.stories15m import STORIES15M
 
 DEFAULT = "smollm2"
+EMBEDDED_MODELS = (SMOLLM2, STORIES15M)
 EMBEDDED: dict[str, Callable[..., Path]] = {
-    model.name: partial(embedded.prepare, model) for model in (SMOLLM2, STORIES15M)
+    model.name: partial(embedded.prepare, model) for model in EMBEDDED_MODELS
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -1,10 +1,8 @@
-"""How settings, strategies and files are written on the command line.
-
-Knows their spelling. Refuses to know commands.
-"""
+"""What commands share: the options they have in common, and the syntax of settings and files."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -12,18 +10,44 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import PlaygroundError
-from playground.lab import Choice
+from engine.models import loading
+from engine.prompt import Chat
 
 
-def choice(text: str) -> Choice:
-    """'beam_search:num_beams=5,length_penalty=0.8' as a strategy with its settings."""
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add ``--model``."""
+    parser.add_argument(
+        "--model",
+        default=loading.DEFAULT,
+        help="a name, folder or Hub id; default %(default)s",
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser, help: str = "a setting of every run") -> None:
+    """Add ``--set``, which may be repeated."""
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=help)
+
+
+def settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings given with ``--set``."""
+    return dict(assignment(text) for text in options.set)
+
+
+def prompt(options: argparse.Namespace) -> str | Chat:
+    """The prompt, as a chat message where ``--chat`` is given."""
+    text: str = options.prompt
+    return [{"role": "user", "content": text}] if options.chat else text
+
+
+def strategy(text: str) -> tuple[str, dict[str, Any]]:
+    """Parse a strategy with settings, such as ``beam_search:num_beams=5,length_penalty=0.8``."""
     name, _, rest = text.partition(":")
-    settings = re.split(r",(?=\w+=)", rest) if rest else []
-    return name, dict(assignment(setting) for setting in settings)
+    assignments = re.split(r",(?=\w+=)", rest) if rest else []
+    return name, dict(assignment(item) for item in assignments)
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """'name=value' with the value as JSON; what is no JSON is a text."""
+    """Parse ``name=value``. The value is JSON; what does not parse as JSON is a string."""
     name, equals, value = text.partition("=")
     if not equals:
         raise PlaygroundError(f"a setting is written name=value, not {text!r}")
@@ -45,13 +69,9 @@ def write(file: str, text: str) -> None:
 
 
 def read(file: str) -> str:
-    """The text of a file, - being standard input; bytes that are no characters are shown as �."""
+    """Read a file; - is standard input. Bytes that are not UTF-8 become �."""
     try:
-        if file != "-":
-            return Path(file).read_bytes().decode("utf-8", "replace")
-        # A test's standard input may have no bytes beneath it.
-        beneath = getattr(sys.stdin, "buffer", None)
-        text: str = beneath.read().decode("utf-8", "replace") if beneath else sys.stdin.read()
-        return text
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return data.decode("utf-8", "replace")
     except (OSError, ValueError) as error:  # a NUL in a file's name is a ValueError
         raise PlaygroundError(f"cannot read {file}: {error}") from error

@@ -1,7 +1,4 @@
-"""The command ``python -m playground calibrate``: a detector's worth as a table, CSV and JSON.
-
-Knows arguments, a progress bar and how figures are laid out. Refuses to know how they come about.
-"""
+"""The command ``calibrate``: measures a watermark detector and prints its rates."""
 
 from __future__ import annotations
 
@@ -16,81 +13,82 @@ from engine.settings import Limits
 from engine.watermark import config
 from playground.cli import arguments
 from playground.lab import Playground
-from playground.watermarks.calibrate import Calibration, CalibrationSpec, Progress, calibrate
-from playground.watermarks.calibration_result import AtLength, Cost
-from playground.watermarks.calibration_spec import check
-from playground.watermarks.roc import OperatingPoint, Rate
+from playground.watermarks.calibrate import calibrate
+from playground.watermarks.calibration_result import AtLength, Calibration, Cost, Progress
+from playground.watermarks.calibration_spec import CalibrationSpec, check
+from playground.watermarks.roc import Rate
 
 Number = TypeVar("Number", int, float)
 
-_WORDS = """Measure what a watermark detector is worth: have the model write marked texts, hold them
-against the human-written ones that come with the project, and print how many are found, how many
-false alarms there are, and what the mark costs in perplexity. Texts are kept in the cache folder:
-what was interrupted goes on where it was, and another threshold costs nothing."""
+_DESCRIPTION = """Measure a watermark detector: the model writes marked texts, which are compared
+with the human-written texts that come with the project. Prints the share of marked texts that are
+found, the share of false alarms, and the cost of the mark in perplexity. Texts are cached: an
+interrupted calibration resumes, and another threshold needs no new texts."""
 
 
-def add_calibrate(commands: Any) -> argparse.ArgumentParser:
-    """Put ``calibrate`` among the commands."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "calibrate", help="measure what a watermark detector is worth", description=_WORDS
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "calibrate", help="measure a watermark detector", description=_DESCRIPTION
     )
     parser.set_defaults(command=run)
-    usual = CalibrationSpec()
-    parser.add_argument("--scheme", default=usual.scheme, help=" or ".join(config.SCHEMES))
-    whole = (
-        ("texts", "marked texts"),
-        ("length", "tokens of each"),
-        ("others", "texts for each further bias"),
-        ("keys", "keys under which human texts are scored"),
-        ("seed", "where the random numbers start"),
+    defaults = CalibrationSpec()
+    parser.add_argument("--scheme", default=defaults.scheme, help=" or ".join(config.SCHEMES))
+    numbers = (
+        ("texts", "number of marked texts"),
+        ("length", "length of each in tokens"),
+        ("others", "number of texts for each further bias"),
+        ("keys", "number of keys under which human texts are scored"),
+        ("seed", "random seed"),
     )
-    for name, words in whole:
-        default = getattr(usual, name)
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"{words}; {default}")
-    lengths = ",".join(map(str, usual.lengths))
-    parser.add_argument("--lengths", default=lengths, metavar="N,...", help="lengths to tell of")
+    for name, help in numbers:
+        default = getattr(defaults, name)
+        parser.add_argument(
+            f"--{name}", type=int, default=default, help=f"{help}; default {default}"
+        )
+    lengths = ",".join(map(str, defaults.lengths))
     parser.add_argument(
-        "--biases", metavar="X,...", help="biases to tell the cost of; 0 is no mark"
+        "--lengths", default=lengths, metavar="N,...", help="further lengths to report"
     )
-    parser.add_argument("--z-threshold", type=float, default=usual.threshold, metavar="Z")
+    parser.add_argument(
+        "--biases", metavar="X,...", help="biases to report the cost of; 0 is no watermark"
+    )
+    parser.add_argument("--z-threshold", type=float, default=defaults.threshold, metavar="Z")
     parser.add_argument("--with-repeats", action="store_true", help="count repeated n-grams too")
     parser.add_argument(
         "--sample",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of sampling, such as temperature=0.7; --set is for the watermark's own",
+        help="a setting of sampling, such as temperature=0.7",
     )
     parser.add_argument("--csv", metavar="FILE", help="write every score; - is standard output")
     parser.add_argument("--json", metavar="FILE", help="write everything; - is standard output")
-    parser.add_argument(
-        "--no-cache", action="store_true", help="keep nothing, and use nothing kept"
-    )
-    return parser
+    parser.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    arguments.add_model(parser)
+    arguments.add_settings(parser, "a setting of the watermark, such as bias=4")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Measure, and print a table."""
+def run(options: argparse.Namespace) -> None:
+    """Calibrate; print the table or write the files."""
     spec = _spec(options)
     check(spec, Limits())  # before a model is loaded
-    found = _shown(calibrate(Playground(options.model), spec, keep=not options.no_cache))
+    result = _follow(calibrate(Playground(options.model), spec, keep=not options.no_cache))
     if options.csv:
-        arguments.write(options.csv, found.to_csv())
+        arguments.write(options.csv, result.to_csv())
     if options.json:
-        arguments.write(options.json, found.to_json())
+        arguments.write(options.json, result.to_json())
     if "-" not in (options.csv, options.json):
-        print("\n".join(table(found)))
-    return 0
+        print("\n".join(_table(result)))
 
 
 def _spec(options: argparse.Namespace) -> CalibrationSpec:
-    fields = dict(arguments.assignment(text) for text in options.set)
     biases = options.biases
-    if biases is None:  # the usual ones, where the scheme has such a thing
+    if biases is None:
         biases = "0,1,2,4" if "bias" in config.settings_for(options.scheme) else "0"
     return CalibrationSpec(
         scheme=options.scheme,
-        fields=fields,
+        fields=arguments.settings(options),
         texts=options.texts,
         length=options.length,
         lengths=_numbers("lengths", options.lengths, int),
@@ -106,70 +104,70 @@ def _spec(options: argparse.Namespace) -> CalibrationSpec:
 
 def _numbers(name: str, text: str, kind: Callable[[str], Number]) -> tuple[Number, ...]:
     try:
-        return tuple(kind(one) for one in text.split(",") if one.strip())
+        return tuple(kind(item) for item in text.split(",") if item.strip())
     except ValueError as error:
-        raise PlaygroundError(f"--{name} is {text!r}; it must be numbers with commas") from error
+        raise PlaygroundError(
+            f"--{name} is {text!r}; it must be numbers separated by commas"
+        ) from error
 
 
-def _shown(steps: Iterator[Progress]) -> Calibration:
-    """Follow a calibration with a bar for each of its stages."""
+def _follow(steps: Iterator[Progress]) -> Calibration:
+    """Run a calibration with a progress bar for each stage."""
     bar, stage, result = tqdm(disable=True), "", None
     for step in steps:
         if step.stage != stage:
             bar.close()
             stage, result = step.stage, step.result
-            quiet = True if result else None
-            bar = tqdm(total=step.total, desc=stage, unit=step.unit[:-1], disable=quiet)
+            hidden = True if result else None
+            bar = tqdm(total=step.total, desc=stage, unit=step.unit[:-1], disable=hidden)
         bar.update(step.done - bar.n)
     bar.close()
-    assert result is not None, "nobody stops it here but by an exception"
+    assert result is not None  # it ends without one only if `stop` is set
     return result
 
 
-def table(found: Calibration) -> Iterator[str]:
-    """A calibration as lines to read."""
-    spec, threshold = found.spec, found.threshold
+def _table(result: Calibration) -> Iterator[str]:
+    """A calibration as lines of text."""
+    spec, threshold = result.spec, result.threshold
     fields = ", ".join(f"{name} {value}" for name, value in spec["fields"].items())
     yield (
-        f"# {found.model}, {spec['scheme']}{', ' if fields else ''}{fields}: {spec['texts']} marked"
-        f" texts of {spec['length']} tokens; {found.human_scores} scores of {found.human_texts}"
-        f" human-written texts; intervals hold 95 times in 100"
+        f"# {result.model}, {spec['scheme']}{', ' if fields else ''}{fields}: {spec['texts']}"
+        f" marked texts of {spec['length']} tokens; {result.human_scores} scores of"
+        f" {result.human_texts} human-written texts; brackets: 95 % confidence interval"
     )
     yield ""
-    asked = "".join(f"  {f'found at FPR {one.asked:.1%}':<26}" for one in _operating(found))
-    yield f"length  mean z  {f'found at z > {threshold:g}':<26}{'false alarms':<26}AUC     {asked}"
-    yield from (_at_length(told) for told in found.by_length)
-    if not all(one.resolved for one in _operating(found)):
-        yield "* too few human-written texts to show such a rate; here none is above the threshold"
+    points = result.by_length[-1].operating
+    columns = "".join(f"  {f'found at FPR {point.asked:.1%}':<26}" for point in points)
+    found = f"found at z > {threshold:g}"
+    yield f"length  mean z  {found:<26}{'false alarms':<26}AUC     {columns}"
+    yield from map(_at_length, result.by_length)
+    if not all(point.resolved for point in points):
+        yield "* too few human-written texts to measure such a rate; none is above the threshold"
     yield ""
-    yield f"decoded and encoded again: {_rate(found.as_text)} found"
-    for told in found.needed:
-        need = f"more than {spec['length']}" if told.length is None else told.length
-        yield f"tokens needed to find {told.power:.0%}: {need}"
+    yield f"decoded and encoded again: {_rate(result.as_text)} found"
+    for needed in result.needed:
+        length = f"more than {spec['length']}" if needed.length is None else needed.length
+        yield f"tokens needed to find {needed.power:.0%}: {length}"
     yield ""
-    yield f"bias    perplexity              mean z  found at z > {threshold:g}"
-    yield from (_cost(told) for told in found.costs)
+    yield f"bias    perplexity              mean z  {found}"
+    yield from map(_cost, result.costs)
 
 
-def _operating(found: Calibration) -> tuple[OperatingPoint, ...]:
-    return found.by_length[-1].operating
-
-
-def _at_length(told: AtLength) -> str:
+def _at_length(row: AtLength) -> str:
     points = "".join(
-        f"  {_rate(one.true_positives) + ('' if one.resolved else ' *'):<26}"
-        for one in told.operating
+        f"  {_rate(point.true_positives) + ('' if point.resolved else ' *'):<26}"
+        for point in row.operating
     )
     return (
-        f"{told.length:>6}  {told.mean:>6.2f}  {_rate(told.found):<26}"
-        f"{_rate(told.false_alarms):<26}{told.auc:<8.5f}{points}"
+        f"{row.length:>6}  {row.mean:>6.2f}  {_rate(row.found):<26}"
+        f"{_rate(row.false_alarms):<26}{row.auc:<8.5f}{points}"
     )
 
 
-def _cost(told: Cost) -> str:
-    bias = "marked" if told.bias is None else "none" if told.bias == 0 else f"{told.bias:g}"
-    interval = f"{told.perplexity:.2f} ({told.low:.2f} to {told.high:.2f})"
-    return f"{bias:<6}  {interval:<22}  {told.mean:>6.2f}  {_rate(told.found)}"
+def _cost(cost: Cost) -> str:
+    bias = "marked" if cost.bias is None else "none" if cost.bias == 0 else f"{cost.bias:g}"
+    interval = f"{cost.perplexity:.2f} ({cost.low:.2f} to {cost.high:.2f})"
+    return f"{bias:<6}  {interval:<22}  {cost.mean:>6.2f}  {_rate(cost.found)}"
 
 
 def _rate(rate: Rate) -> str:

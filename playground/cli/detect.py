@@ -1,7 +1,4 @@
-"""The watermark commands of the command line: ``python -m playground detect``.
-
-Knows arguments, streams and exit statuses. Refuses to know how a mark is found.
-"""
+"""The command ``detect``: looks for a watermark in a text."""
 
 from __future__ import annotations
 
@@ -17,21 +14,21 @@ from engine.watermark.bayesian import bayesian
 from engine.watermark.statistics import MARKED, TOO_SHORT, UNMARKED
 from playground.cli import arguments
 
-STATUS = {MARKED: 0, UNMARKED: 1, TOO_SHORT: 3}  # 2 is what a person got wrong, as everywhere
+STATUS = {MARKED: 0, UNMARKED: 1, TOO_SHORT: 3}  # 2 is invalid input, as for every command
 
-_WORDS = """Look for a watermark in a text, without the prompt it was written from.
-Prints what was found as JSON. The exit status is 0 where the text is marked, 1 where it is not,
-2 where something was wrong with what was asked, 3 where the text is too short to say."""
+_DESCRIPTION = """Look for a watermark in a text, without the prompt it was written from.
+Prints the result as JSON. Exit status: 0 if the text is marked, 1 if it is not, 2 for invalid
+input, 3 if the text is too short to decide."""
 
 
-def add_detect(commands: Any) -> argparse.ArgumentParser:
-    """Put ``detect`` among the commands."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "detect", help="look for a watermark in a text", description=_WORDS
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "detect", help="look for a watermark in a text", description=_DESCRIPTION
     )
-    parser.set_defaults(command=detect)
+    parser.set_defaults(command=run)
     parser.add_argument(
-        "--file", default="-", metavar="FILE", help="the text; standard input unless named"
+        "--file", default="-", metavar="FILE", help="the text; default: standard input"
     )
     parser.add_argument("--scheme", default="lefthash", help=" or ".join(detector.SCHEMES))
     parser.add_argument(
@@ -40,22 +37,23 @@ def add_detect(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--ignore-repeated", action="store_true", help="count each n-gram only once"
     )
-    parser.add_argument("--tokens", action="store_true", help="tell every token's verdict")
+    parser.add_argument("--tokens", action="store_true", help="include every token's verdict")
     parser.add_argument("--scan", action="store_true", help="look for a marked passage inside")
     parser.add_argument(
-        "--bayesian", metavar="FOLDER", help="also ask a trained detector of SynthID's marks"
+        "--bayesian", metavar="FOLDER", help="also run a trained Bayesian detector for SynthID"
     )
-    return parser
+    arguments.add_model(parser)
+    arguments.add_settings(parser, "a setting of the watermark, such as hashing_key=7")
 
 
-def detect(options: argparse.Namespace) -> int:
-    """Look for a watermark; prints JSON and gives the exit status."""
-    fields = dict(arguments.assignment(text) for text in options.set)
+def run(options: argparse.Namespace) -> int:
+    """Print the result as JSON; return the verdict as the exit status."""
+    fields = arguments.settings(options)
     config.checked(options.scheme, fields)  # before a model is loaded
     if options.bayesian and options.scheme != "synthid":
         raise PlaygroundError(f"--bayesian is for --scheme synthid, not {options.scheme}")
     text, model = arguments.read(options.file), loading.load(options.model)
-    found = detector.detect(
+    detection = detector.detect(
         model,
         text,
         scheme=options.scheme,
@@ -64,10 +62,10 @@ def detect(options: argparse.Namespace) -> int:
         limits=Limits(),
         **fields,
     )
-    told = found.to_dict(tokens=options.tokens)
+    result = detection.to_dict(tokens=options.tokens)
     if options.scan:
-        told["scan"] = detector.scan(found).to_dict()
+        result["scan"] = detector.scan(detection).to_dict()
     if options.bayesian:
-        told["bayesian"] = bayesian(model, text, options.bayesian, **fields)._asdict()
-    print(json.dumps(told))
-    return STATUS[found.verdict]
+        result["bayesian"] = bayesian(model, text, options.bayesian, **fields)._asdict()
+    print(json.dumps(result))
+    return STATUS[detection.verdict]

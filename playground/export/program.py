@@ -1,8 +1,4 @@
-"""One run as a program in plain transformers: loading, reading, one call of `generate`, printing.
-
-Knows how `generate` wants a run's settings. Refuses to know when it would write other tokens than
-the run did, and to load or run anything.
-"""
+"""A program in plain transformers for one run: load the model, tokenize, call `generate`, print."""
 
 from __future__ import annotations
 
@@ -18,14 +14,14 @@ from engine.models.model import Model
 from engine.prompt import Chat
 from engine.settings import SHARED
 from engine.strategy import Strategy
-from playground.export.literals import Call, Code, Imports, assigned
+from playground.export.literals import Code, Imports, assigned, call
 from playground.requests import Request
 
-# What `generate` does by itself, and what it does so when it has drafts to judge.
+# The strategies that `generate` has itself, without and with drafts.
 NATIVE = ("greedy", "sample", "beam_search", "beam_sample")
 DRAFTING = ("speculative", "universal_speculative", "prompt_lookup", "early_exit")
-# `generate` reads these from the draft model's own config and from nowhere else.
-_OF_THE_DRAFT = (
+# `generate` reads these settings from the draft model's generation config only.
+_DRAFT_CONFIG = (
     "num_assistant_tokens",
     "num_assistant_tokens_schedule",
     "assistant_confidence_threshold",
@@ -33,14 +29,15 @@ _OF_THE_DRAFT = (
 
 
 def recipe(strategy: Strategy) -> str | None:
-    """The module whose ``generate`` decodes in place of transformers' own, if one must."""
+    """The module of a strategy with a ``generate`` for ``custom_generate=``; None if transformers
+    has the strategy itself, or the module has no such function."""
     module = sys.modules[strategy.decode.__module__]
-    theirs = strategy.id in (*NATIVE, *DRAFTING)
-    return None if theirs or not hasattr(module, "generate") else module.__name__
+    native = strategy.id in (*NATIVE, *DRAFTING)
+    return None if native or not hasattr(module, "generate") else module.__name__
 
 
 def plain(value: Any, imports: Imports) -> Any:
-    """A setting's value as source can have it; objects by what they were made from."""
+    """A setting's value in types that can be written as source."""
     if isinstance(value, Model):
         return value.name
     if isinstance(value, FunctionType):
@@ -56,8 +53,7 @@ def plain(value: Any, imports: Imports) -> Any:
 
 
 class Program:
-    """One call of `generate` and what it needs around it; ``prefix`` are the tokens that already
-    stand after the prompt."""
+    """Writes the program of one run; ``prefix`` are tokens that already follow the prompt."""
 
     def __init__(self, model: Model, request: Request, prefix: Sequence[int] = ()) -> None:
         self._model = model
@@ -71,7 +67,7 @@ class Program:
         self._recipe = recipe(request.strategy)
 
     def text(self, prompt: str | Chat) -> str:
-        """The whole program; what it imports is known last."""
+        """The whole program. The imports are known last."""
         blocks = [
             self._load(self._model.name),
             self._draft(),
@@ -79,8 +75,8 @@ class Program:
             self._generate(),
             self._print(),
         ]
-        written = ["\n".join(block) for block in blocks]
-        return str(self._imports) + "\n\n".join(filter(None, written)) + "\n"
+        texts = ["\n".join(block) for block in blocks]
+        return str(self._imports) + "\n\n".join(filter(None, texts)) + "\n"
 
     def _load(self, name: str, model: str = "model", tokenizer: str = "tokenizer") -> Iterator[str]:
         path = Path(name).expanduser()
@@ -88,7 +84,7 @@ class Program:
         ours = name in EMBEDDED or name in trained.draft_names()
         if ours or path.suffix == ".gguf" or (path.is_dir() and not files):
             self._imports.add("engine.models.loading", "load")
-            yield assigned("loaded", Call("load", (name,)))
+            yield assigned("loaded", call("load", (name,)))
             yield f"{model}, {tokenizer} = loaded.module, loaded.tokenizer"
             return
         auto = f"AutoModelFor{'Seq2SeqLM' if self._model.is_encoder_decoder else 'CausalLM'}"
@@ -97,32 +93,33 @@ class Program:
         module = self._model.module
         spread = {"device_map": "auto"} if hasattr(module, "hf_device_map") else {}
         options = {"dtype": str(module.dtype).removeprefix("torch."), **spread}
-        yield assigned(tokenizer, Call("AutoTokenizer.from_pretrained", (where,)))
-        yield assigned(model, Call(f"{auto}.from_pretrained", (where,), options))
-        if self._elsewhere and not spread:
-            yield assigned(model, Call(f"{model}.to", (str(self._model.device),)))
+        yield assigned(tokenizer, call("AutoTokenizer.from_pretrained", (where,)))
+        yield assigned(model, call(f"{auto}.from_pretrained", (where,), options))
+        if self._on_device and not spread:
+            yield assigned(model, call(f"{model}.to", (str(self._model.device),)))
 
     @property
-    def _elsewhere(self) -> bool:
+    def _on_device(self) -> bool:
+        """Whether the model is on another device than the CPU."""
         return self._model.device.type != "cpu"
 
     def _draft(self) -> Iterator[str]:
-        """The draft model, and how it is told to draft."""
+        """The draft model and its settings."""
         name = self._settings.pop("assistant_model", None)
         if name:
             yield from self._load(name, "assistant", "assistant_tokenizer")
-        for setting in _OF_THE_DRAFT:
+        for setting in _DRAFT_CONFIG:
             if setting in self._settings:
                 drafter = "assistant" if name else "model"
                 value = self._settings.pop(setting)
                 yield assigned(f"{drafter}.generation_config.{setting}", value)
         if name:
             self._settings["assistant_model"] = Code("assistant")
-            yield "# transformers wants both tokenizers where the vocabularies differ, only there."
+            yield "# transformers needs both tokenizers only if the vocabularies differ."
             yield "differ = assistant.config.vocab_size != model.config.vocab_size"
             yield 'both = {"tokenizer": tokenizer, "assistant_tokenizer": assistant_tokenizer}'
         if self._settings.pop("trained_exit", False) and trained.exit_layers(self._model):
-            yield "# transformers knows no exits that were trained: the same text in more passes."
+            yield "# transformers has no trained exits: the same text, but more forward passes."
         if self._strategy.id == "early_exit" and "assistant_early_exit" not in self._settings:
             layers = self._model.module.config.get_text_config(decoder=True).num_hidden_layers
             self._settings["assistant_early_exit"] = max(1, int(layers) // 2)
@@ -131,23 +128,23 @@ class Program:
         options: dict[str, Any] = {"return_tensors": "pt"}
         if isinstance(prompt, str):
             yield assigned("prompt", prompt)
-            reading = Call("tokenizer", (Code("prompt"),), options)
+            tokens = call("tokenizer", (Code("prompt"),), options)
         else:
             yield assigned("messages", [dict(message) for message in prompt])
             options = {"add_generation_prompt": True, "return_dict": True, **options}
-            reading = Call("tokenizer.apply_chat_template", (Code("messages"),), options, long=True)
-        yield assigned("inputs", reading)
+            tokens = call("tokenizer.apply_chat_template", (Code("messages"),), options, long=True)
+        yield assigned("inputs", tokens)
         if "token_type_ids" in self._model.tokenizer.model_input_names:
             yield 'inputs.pop("token_type_ids", None)'
         if self._prefix:
-            yield from self._go_on()
-        if self._elsewhere:
+            yield from self._add_prefix()
+        if self._on_device:
             yield "inputs = inputs.to(model.device)"
 
-    def _go_on(self) -> Iterator[str]:
-        """What is already written: behind the prompt, or, behind an encoder, by the decoder."""
+    def _add_prefix(self) -> Iterator[str]:
+        """Append the prefix to the prompt, or give it to the decoder of an encoder-decoder."""
         self._imports.add("torch")
-        yield assigned("prefix", Call("torch.tensor", ([self._prefix],)))
+        yield assigned("prefix", call("torch.tensor", ([self._prefix],)))
         if self._model.is_encoder_decoder:
             yield 'inputs["decoder_input_ids"] = prefix'
             return
@@ -155,19 +152,20 @@ class Program:
         yield 'inputs["attention_mask"] = torch.ones_like(inputs.input_ids)'
 
     def _generate(self) -> Iterator[str]:
-        yield from self._negative()
-        self._mark()
-        self._stop()
+        yield from self._negative_prompt()
+        self._watermark()
+        self._stop_strings()
         if {**self._settings, **self._strategy.fixed}.get("do_sample"):
             self._imports.add("torch")
             yield f"torch.manual_seed({self._seed})"
         both = [Code("**(both if differ else {})")] if "assistant_model" in self._settings else []
         arguments = (Code("**inputs"), *both)
-        call = Call("model.generate", arguments, dict(self._arguments()), long=True)
-        yield assigned("output", call)
+        yield assigned(
+            "output", call("model.generate", arguments, dict(self._arguments()), long=True)
+        )
 
     def _arguments(self) -> Iterator[tuple[str, Any]]:
-        """Who decodes, what makes the strategy what it is, its own settings, and the shared."""
+        """The decoding function, then the strategy's fixed, own and shared settings."""
         if self._recipe:
             package, _, name = self._recipe.rpartition(".")
             self._imports.add(package, name)
@@ -178,8 +176,8 @@ class Program:
                 yield name, value
         yield from sorted(self._settings.items(), key=lambda item: item[0] in SHARED)
 
-    def _negative(self) -> Iterator[str]:
-        """Guidance reads its negative prompt once for every row it is asked about."""
+    def _negative_prompt(self) -> Iterator[str]:
+        """The negative prompt, one row for each row that guidance processes."""
         text, ids = (
             self._settings.pop(name, None) for name in ("negative_prompt", "negative_prompt_ids")
         )
@@ -190,34 +188,34 @@ class Program:
             yield 'negative = tokenizer(negative_prompt, return_tensors="pt").input_ids'
         else:
             self._imports.add("torch")
-            yield assigned("negative", Call("torch.tensor", (ids,)))
+            yield assigned("negative", call("torch.tensor", (ids,)))
             yield "negative = negative.reshape(1, -1)"
         rows = max(self._settings.get(name) or 1 for name in ("num_beams", "num_return_sequences"))
-        where = ".to(model.device)" if self._elsewhere else ""
+        where = ".to(model.device)" if self._on_device else ""
         self._settings["negative_prompt_ids"] = Code(f"negative.repeat({rows}, 1){where}")
 
-    def _mark(self) -> None:
+    def _watermark(self) -> None:
         if fields := self._settings.get("watermarking_config"):
             synthid = "ngram_len" in fields
             kind = "SynthIDTextWatermarkingConfig" if synthid else "WatermarkingConfig"
             self._imports.add("transformers", kind)
-            self._settings["watermarking_config"] = Call(kind, keywords=fields)
+            self._settings["watermarking_config"] = call(kind, keywords=fields)
 
-    def _stop(self) -> None:
-        """Handed a function to decode with, `generate` loses the tokenizer stop strings need."""
+    def _stop_strings(self) -> None:
+        """Stop strings need the tokenizer, which `generate` does not pass to a custom function."""
         strings = self._settings.get("stop_strings")
         if strings and self._recipe:
             self._imports.add("transformers", "StoppingCriteriaList", "StopStringCriteria")
             del self._settings["stop_strings"]
-            rule = Call("StopStringCriteria", (Code("tokenizer"), strings))
-            self._settings["stopping_criteria"] = Call("StoppingCriteriaList", ([rule],))
+            rule = call("StopStringCriteria", (Code("tokenizer"), strings))
+            self._settings["stopping_criteria"] = call("StoppingCriteriaList", ([rule],))
         elif strings:
             self._settings["tokenizer"] = Code("tokenizer")
 
     def _print(self) -> Iterator[str]:
-        # A decoder's own text begins with a token that starts it.
-        behind = str(1 + len(self._prefix)) if self._model.is_encoder_decoder else None
-        start = behind or "inputs.input_ids.shape[1] "
-        yield f"new_tokens = output[:, {start}:]"
+        if self._model.is_encoder_decoder:  # its output begins with the decoder's start token
+            yield f"new_tokens = output[:, {1 + len(self._prefix)}:]"
+        else:
+            yield "new_tokens = output[:, inputs.input_ids.shape[1] :]"
         yield "for text in tokenizer.batch_decode(new_tokens, skip_special_tokens=True):"
         yield "    print(text)"

@@ -1,5 +1,5 @@
-// Shows a card with the candidates of the token under the pointer or with the focus, and draws the
-// figures. All texts come from the JSON in the page and are only ever set as text.
+// Shows a card with the candidates of the token that is hovered or focused, and draws the figures.
+// All texts come from the JSON in the page and are only ever inserted as text.
 "use strict";
 
 const runs = JSON.parse(document.getElementById("runs").textContent);
@@ -12,8 +12,13 @@ const element = (name, text = "") => {
   return made;
 };
 
-const percent = (p) => (p && p < 0.001 ? p.toExponential(1) : (100 * p).toFixed(1) + "%");
-const used = (p) => (p ? percent(p) : "cut");
+const NOT_CAPTURED = "not captured";
+const percent = (p) => {
+  if (p === null) return NOT_CAPTURED;
+  return p && p < 0.001 ? p.toExponential(1) : (100 * p).toFixed(1) + "%";
+};
+const used = (p) => (p === 0 ? "cut" : percent(p));
+const nats = (entropy) => (entropy === null ? NOT_CAPTURED : entropy.toFixed(2));
 
 function row(cell, texts, chosen = false) {
   const made = element("tr");
@@ -26,11 +31,12 @@ function fill(step) {
   const name = element("p");
   if (!step.seen) {
     name.append(element("strong", step.token), ` ${step.event}`);
-    card.replaceChildren(name, element("p", "not captured: what it was chosen from could not be seen"));
+    card.replaceChildren(name, element("p", `${NOT_CAPTURED}: the distribution was not recorded`));
     return;
   }
-  name.append(element("strong", step.token), ` ${step.event}, rank ${step.rank} in the model's order`);
-  const [before, after] = step.entropy.map((nats) => nats.toFixed(2));
+  const rank = step.rank === null ? `rank ${NOT_CAPTURED}` : `rank ${step.rank} under the model`;
+  name.append(element("strong", step.token), ` ${step.event}, ${rank}`);
+  const [before, after] = step.entropy.map(nats);
   const table = element("table");
   table.append(
     element("caption", "most probable candidates"),
@@ -42,13 +48,13 @@ function fill(step) {
     name,
     element("p", `model ${percent(step.raw)}, as used ${used(step.final)}`),
     element("p", `entropy ${before} nats, as used ${after}`),
-    element("p", `${step.kept.toLocaleString("en")} tokens could have been chosen`),
+    element("p", `${step.kept.toLocaleString("en")} tokens left after processing`),
     table,
   );
 }
 
 function place(token) {
-  const around = [...token.getClientRects()].at(-1); // where it ends, should a line break divide it
+  const around = [...token.getClientRects()].at(-1); // the last line, if a line break divides it
   const room = document.documentElement.clientWidth - card.offsetWidth - 8;
   const below = around.bottom + card.offsetHeight <= window.innerHeight || around.top < card.offsetHeight;
   card.style.left = `${window.scrollX + Math.max(8, Math.min(around.left, room))}px`;
@@ -114,7 +120,7 @@ function draw() {
   for (const [id, { data, layout }] of Object.entries(figures)) {
     const plot = document.getElementById(id);
     plot.style.minWidth = `${layout.meta?.min_width ?? 0}px`;
-    // A finger that drags means to scroll.
+    // On a touch screen dragging scrolls the page.
     const own = { ...layout, font: { color: ink }, ...(touch && { dragmode: false }) };
     Plotly.react(plot, data, own, config);
   }

@@ -1,1 +1,1 @@
-"""The speculative lab without a page: who drafts, what it costs, and that nothing is changed."""
+"""The speculative lab: measures drafters and checks that their output is lossless."""

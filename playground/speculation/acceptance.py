@@ -1,8 +1,4 @@
-"""What makes acceptance high or low: how sure the target is, how sure the drafter was, and how hot
-the drawing is.
-
-Knows drafted tokens that were judged. Refuses to explain by anything that was not recorded.
-"""
+"""How acceptance depends on the target's entropy, the drafter's confidence and the temperature."""
 
 from __future__ import annotations
 
@@ -19,15 +15,14 @@ from playground.lab import Playground
 from playground.speculation.drafters import Drafter
 from playground.speculation.race import Lane, Stop, race
 
-ENTROPIES = (0.5, 1.0, 2.0, 3.0)  # nats, where bins end
-CONFIDENCES = (0.2, 0.4, 0.6, 0.8)  # q, where bins end
+ENTROPIES = (0.5, 1.0, 2.0, 3.0)  # upper bounds of bins, in nats
+CONFIDENCES = (0.2, 0.4, 0.6, 0.8)  # upper bounds of bins, in q
 TEMPERATURES = (0.3, 0.6, 1.0, 1.5)
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Drafted tokens with a number from ``low`` up to ``high`` (None: no end), and what became of
-    them."""
+    """The acceptance of drafted tokens with a value from ``low`` up to ``high`` (None: any)."""
 
     low: float
     high: float | None
@@ -36,8 +31,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class AtTemperature:
-    """How drafts fared where tokens were drawn this hot; ``entropy`` is the mean of the target's
-    own before each judged token."""
+    """Acceptance at one temperature; ``entropy`` is the target's mean before each judged token."""
 
     temperature: float
     share: Share
@@ -47,7 +41,7 @@ class AtTemperature:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a comparison of temperatures has come; ``over`` with the last word."""
+    """The progress of a comparison of temperatures; the last one is ``over``."""
 
     done: int
     total: int
@@ -56,51 +50,50 @@ class Progress:
 
 
 def by_entropy(traces: Sequence[Trace], ends: Sequence[float] = ENTROPIES) -> tuple[Bin, ...]:
-    """How often drafted tokens were kept, by how undecided the target was before them."""
-    return _binned(judged(traces), lambda one: one.entropy, ends)
+    """Acceptance by the target's entropy before each drafted token."""
+    return _binned(judged(traces), lambda token: token.entropy, ends)
 
 
 def by_confidence(traces: Sequence[Trace], ends: Sequence[float] = CONFIDENCES) -> tuple[Bin, ...]:
-    """The same by how probable the drafter found them, where it says so."""
-    return _binned(judged(traces), lambda one: one.q, ends)
+    """Acceptance by the drafter's probability q of each token, where it was recorded."""
+    return _binned(judged(traces), lambda token: token.q, ends)
 
 
 def judged(traces: Sequence[Trace]) -> tuple[Drafted, ...]:
-    """The drafted tokens that the target decided about."""
-    told = chain.from_iterable(rounds(trace) for trace in traces)
-    return tuple(one for each in told for one in each.drafted if one.judged)
+    """The drafted tokens that the target accepted or rejected."""
+    all_rounds = chain.from_iterable(rounds(trace) for trace in traces)
+    return tuple(token for one in all_rounds for token in one.drafted if token.judged)
 
 
 def temperatures(
     lab: Playground,
     prompt: str | Chat,
     drafter: Drafter,
-    asked: Sequence[float] = TEMPERATURES,
+    values: Sequence[float] = TEMPERATURES,
     *,
     stop: Stop | None = None,
     **shared: Any,
 ) -> Iterator[Progress]:
-    """Let a drafter draw at several temperatures, one run after the other."""
+    """Sample with a drafter at several temperatures, one run after the other."""
     found: list[AtTemperature] = []
-    for temperature in asked:
+    for temperature in values:
         settings = {**drafter.settings, "do_sample": True, "temperature": temperature}
         lane: Lane | None = None
-        one = replace(drafter, settings=settings)
-        for news in race(lab, prompt, [one], stop=stop, **shared):
-            lane = news.lane or lane
+        for update in race(lab, prompt, [replace(drafter, settings=settings)], stop=stop, **shared):
+            lane = update.lane or lane
         if lane is None or lane.trace is None or lane.trace.stop.rule == "cancelled":
             break
         found.append(_at(temperature, lane.trace, lane))
-        yield Progress(len(found), len(asked), tuple(found))
-    yield Progress(len(found), len(asked), tuple(found), over=True)
+        yield Progress(len(found), len(values), tuple(found))
+    yield Progress(len(found), len(values), tuple(found), over=True)
 
 
 def _at(temperature: float, trace: Trace, lane: Lane) -> AtTemperature:
     decided = judged([trace])
-    told = [one.entropy for one in decided if one.entropy is not None]
-    share = Share(sum(one.verdict == "accepted" for one in decided), len(decided))
+    entropies = [token.entropy for token in decided if token.entropy is not None]
+    share = Share(sum(token.verdict == "accepted" for token in decided), len(decided))
     compression = lane.accounting.compression if lane.accounting else None
-    return AtTemperature(temperature, share, compression, fmean(told) if told else None)
+    return AtTemperature(temperature, share, compression, fmean(entropies) if entropies else None)
 
 
 def _binned(
@@ -109,12 +102,12 @@ def _binned(
     bins = []
     for low, high in zip((0.0, *ends), (*ends, None), strict=True):
         inside = [
-            one
-            for one in decided
-            if (value := number(one)) is not None
+            token
+            for token in decided
+            if (value := number(token)) is not None
             and value >= low
             and (high is None or value < high)
         ]
-        kept = sum(one.verdict == "accepted" for one in inside)
+        kept = sum(token.verdict == "accepted" for token in inside)
         bins.append(Bin(low, high, Share(kept, len(inside))))
     return tuple(bins)

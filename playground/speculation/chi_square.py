@@ -1,7 +1,4 @@
-"""Pearson's chi-square: how odd counts are, and what such a test can see at all.
-
-Knows counts and probabilities. Refuses to know what was counted.
-"""
+"""Pearson's chi-square test of counts against exact probabilities, and its power."""
 
 from __future__ import annotations
 
@@ -14,17 +11,17 @@ import torch
 
 T = TypeVar("T", bound=Hashable)
 
-LEAST = 5.0  # expected in a cell: with fewer, the statistic is not distributed as it should be
+MIN_EXPECTED = 5.0  # in each cell; with fewer the statistic does not follow the distribution
 
 
 @dataclass(frozen=True)
-class Tested:
-    """A test that was made. ``cells`` are the expected shares it compared, ``pooled`` how many
-    outcomes were too rare for a cell of their own and share one."""
+class ChiSquareTest:
+    """The result of a test. ``cells`` are the expected shares of the cells, ``sizes`` the number of
+    outcomes in each, and ``pooled`` the number of outcomes too rare for a cell of their own."""
 
     draws: int
     cells: tuple[float, ...]
-    sizes: tuple[int, ...]  # outcomes in each cell
+    sizes: tuple[int, ...]
     statistic: float
     pooled: int
 
@@ -35,59 +32,61 @@ class Tested:
 
     @property
     def p_value(self) -> float:
-        """How probable a statistic at least this large is, were the shares the right ones."""
+        """The probability of a statistic at least this large if the expected shares are right."""
         return tail(self.statistic, self.freedom)
 
-    def power(self, share: float, alarm: float) -> float:
-        """The odds that this many draws give an alarm where so large a share of them came blindly,
-        every outcome as likely as another."""
+    def power(self, share: float, significance: float) -> float:
+        """The probability that the test rejects if this share of the draws is uniform over all
+        outcomes instead."""
         total = sum(self.sizes)
-        blind = [size / total for size in self.sizes]
-        pairs = zip(self.cells, blind, strict=True)
-        apart = share**2 * sum((other - usual) ** 2 / usual for usual, other in pairs)
-        return noncentral_tail(critical(self.freedom, alarm), self.freedom, self.draws * apart)
+        uniform = [size / total for size in self.sizes]
+        pairs = zip(self.cells, uniform, strict=True)
+        effect = share**2 * sum((other - expected) ** 2 / expected for expected, other in pairs)
+        threshold = critical(self.freedom, significance)
+        return noncentral_tail(threshold, self.freedom, self.draws * effect)
 
-    def detectable(self, odds: float, alarm: float) -> float | None:
-        """The smallest share of blind draws that gives an alarm with these odds; None where not
-        even all of them would."""
-        if self.power(1.0, alarm) < odds:
+    def detectable(self, power: float, significance: float) -> float | None:
+        """The smallest share of uniform draws that is detected with this power; None if even a
+        share of 1 is not."""
+        if self.power(1.0, significance) < power:
             return None
         low, high = 0.0, 1.0
         for _ in range(30):
             middle = (low + high) / 2
-            low, high = (low, middle) if self.power(middle, alarm) >= odds else (middle, high)
+            enough = self.power(middle, significance) >= power
+            low, high = (low, middle) if enough else (middle, high)
         return high
 
 
-def chi_square(counts: Mapping[T, int], exact: Mapping[T, float], draws: int) -> Tested:
-    """Hold counts against exact probabilities; rare outcomes share a cell.
+def chi_square(counts: Mapping[T, int], exact: Mapping[T, float], draws: int) -> ChiSquareTest:
+    """Test counts against exact probabilities; rare outcomes share a cell.
 
-    An outcome that cannot be, and was counted all the same, makes the statistic infinite.
+    A count of an impossible outcome makes the statistic infinite.
     """
-    frequent = [one for one, share in exact.items() if share * draws >= LEAST]
-    alone = set(frequent)
-    rare = [one for one in exact if one not in alone]
-    cells, seen = [exact[one] for one in frequent], [counts.get(one, 0) for one in frequent]
-    sizes = [1] * len(frequent)
-    rest = sum(exact[one] for one in rare)
-    among = sum(counts.get(one, 0) for one in rare)
-    if cells and 0 < rest * draws < LEAST:  # too little even together: it joins the least of them
+    frequent = {outcome for outcome, share in exact.items() if share * draws >= MIN_EXPECTED}
+    rare = [outcome for outcome in exact if outcome not in frequent]
+    cells = [share for outcome, share in exact.items() if outcome in frequent]
+    counted = [counts.get(outcome, 0) for outcome in exact if outcome in frequent]
+    sizes = [1] * len(cells)
+    rest = sum(exact[outcome] for outcome in rare)
+    rest_counted = sum(counts.get(outcome, 0) for outcome in rare)
+    if cells and 0 < rest * draws < MIN_EXPECTED:  # too few even together: join the smallest cell
         at = cells.index(min(cells))
-        cells[at], seen[at], sizes[at] = cells[at] + rest, seen[at] + among, sizes[at] + len(rare)
+        cells[at], counted[at] = cells[at] + rest, counted[at] + rest_counted
+        sizes[at] += len(rare)
     elif rest > 0:
-        cells, seen, sizes = [*cells, rest], [*seen, among], [*sizes, len(rare)]
-    impossible = draws - sum(seen)
+        cells, counted, sizes = [*cells, rest], [*counted, rest_counted], [*sizes, len(rare)]
     statistic = sum(
         (count - share * draws) ** 2 / (share * draws)
-        for count, share in zip(seen, cells, strict=True)
+        for count, share in zip(counted, cells, strict=True)
     )
-    if impossible:
+    if sum(counted) != draws:
         statistic = math.inf
-    return Tested(draws, tuple(cells), tuple(sizes), statistic, len(rare))
+    return ChiSquareTest(draws, tuple(cells), tuple(sizes), statistic, len(rare))
 
 
 def tail(statistic: float, freedom: int) -> float:
-    """The odds that chi-square is at least this large."""
+    """P(X >= statistic) for a chi-square X."""
     if math.isinf(statistic):
         return 0.0
     if freedom < 1:
@@ -96,25 +95,23 @@ def tail(statistic: float, freedom: int) -> float:
     return float(torch.special.gammaincc(half[0], half[1]))
 
 
-def critical(freedom: int, alarm: float) -> float:
-    """What chi-square exceeds with probability ``alarm``."""
+def critical(freedom: int, significance: float) -> float:
+    """The statistic that a chi-square variable exceeds with this probability, by bisection."""
     low, high = 0.0, 10.0
-    while tail(high, freedom) > alarm and high < 1e6:
+    while tail(high, freedom) > significance and high < 1e6:
         high *= 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if tail(middle, freedom) > alarm else (low, middle)
+        low, high = (middle, high) if tail(middle, freedom) > significance else (low, middle)
     return high
 
 
-def noncentral_tail(statistic: float, freedom: int, apart: float) -> float:
-    """The odds that chi-square is at least this large where the shares are wrong by ``apart``: a
-    Poisson mixture of central ones."""
+def noncentral_tail(statistic: float, freedom: int, noncentrality: float) -> float:
+    """P(X >= statistic) for a noncentral chi-square X: a Poisson mixture of central ones."""
     if freedom < 1:
         return 0.0
-    half = apart / 2
-    most = int(half + 12 * math.sqrt(half + 1) + 20)
-    steps = torch.arange(most, dtype=torch.double)
-    weights = (-half + steps * math.log(max(half, 1e-300)) - torch.lgamma(steps + 1)).exp()
-    beyond = torch.special.gammaincc(freedom / 2 + steps, torch.full_like(steps, statistic / 2))
-    return min(1.0, float((weights * beyond).sum()))
+    half = noncentrality / 2
+    terms = torch.arange(int(half + 12 * math.sqrt(half + 1) + 20), dtype=torch.double)
+    weights = (-half + terms * math.log(max(half, 1e-300)) - torch.lgamma(terms + 1)).exp()
+    tails = torch.special.gammaincc(freedom / 2 + terms, torch.full_like(terms, statistic / 2))
+    return min(1.0, float((weights * tails).sum()))

@@ -1,10 +1,8 @@
-"""Does drafting change what is drawn? Many short texts, counted against their exact probabilities.
+"""Checks that sampling with drafts follows the model's own distribution.
 
-Speculative sampling is to give each text exactly as often as plain sampling does. A lab's own model
-and drafter draw a few hundred texts of two or three tokens, several in every pass, with a small
-``top_k`` so that few texts are possible; what plain sampling gives each of these is computed, not
-counted, so only one side has chance in it. Knows the test and what it can see. Refuses to know how
-drafts are judged.
+Speculative sampling must give each text as often as plain sampling does. The check samples a few
+hundred texts of two or three tokens, with a small ``top_k`` so that few texts are possible, and
+tests their counts against the exact probabilities, which are computed from the model.
 """
 
 from __future__ import annotations
@@ -20,23 +18,24 @@ from engine.prompt import Chat
 from engine.trace import Token, Trace
 from engine.trace.rounds import rounds
 from playground.lab import Playground
-from playground.speculation import chi_square
+from playground.speculation.chi_square import chi_square
 from playground.speculation.drafters import Drafter, plain_baseline
 from playground.speculation.race import Stop
 
-SIGNIFICANCE = 0.001  # how often the test calls a right rule wrong
+SIGNIFICANCE = 0.001  # how often the test rejects a correct drafter
 DRAWS, LENGTH, TOP_K = 300, 2, 6
-LATE = {"medusa": 3}  # heads draft from the second token on, and one place is the model's own
+# Heads draft from the second token on, and the first token of a round is the model's own.
+LENGTHS = {"medusa": 3}
 MOST_DRAWS = 5_000
-_EXACT = "computing the exact odds"
-_DRAWING = "drawing texts"
+_EXACT = "computing exact probabilities"
+_SAMPLING = "sampling texts"
 
 Text = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A text that may be drawn: how often that was expected, and how often it was."""
+    """A possible text with its probability, its expected count and its observed count."""
 
     tokens: tuple[Token, ...]
     probability: float
@@ -46,44 +45,46 @@ class Outcome:
 
 @dataclass(frozen=True)
 class DistributionCheck:
-    """What the test found. ``judged`` counts the drafted tokens that were judged in these draws and
-    ``accepted`` those kept: with none the test says nothing about drafts.
+    """The result of a check. ``judged`` counts the drafted tokens that were verified in these
+    draws, ``accepted`` those accepted: without any, the check says nothing about drafts.
 
-    ``caught`` has the odds that a wrong rule sets off the alarm, for rules that draw so large a
-    share of texts blindly from those possible; ``share`` is what is caught nine times of ten.
+    ``power`` lists, for some shares, the probability that the test rejects a drafter which takes
+    that share of its texts uniformly from the possible ones; ``detectable_share`` is the share that
+    is detected with a probability of 0.9.
     """
 
     drafter: Drafter
     draws: int
     outcomes: tuple[Outcome, ...]
-    pooled: int  # texts too rare to count alone
+    pooled: int  # texts too rare for a cell of their own
     statistic: float
     freedom: int
     p_value: float
     judged: int
     accepted: int
-    caught: tuple[tuple[float, float], ...]
-    share: float | None
+    power: tuple[tuple[float, float], ...]
+    detectable_share: float | None
 
     @property
     def passed(self) -> bool:
-        """Whether nothing speaks against the right distribution."""
+        """Whether the counts agree with the model's distribution."""
         return self.p_value >= SIGNIFICANCE
 
     @property
-    def words(self) -> str:
-        """The finding as a sentence."""
-        how = f"chi-square {self.statistic:.1f} with {self.freedom} degrees of freedom"
-        odds = f"a right rule gives one as large with probability {self.p_value:.3g}"
-        found = "nothing speaks against" if self.passed else "this is not"
-        said = f"{self.draws} draws, {how}: {odds}; {found} the model's own distribution."
-        none = " No draft was judged in them, so this says nothing about drafts."
-        return said + none * (not self.judged)
+    def summary(self) -> str:
+        """The result as a sentence."""
+        test = f"chi-square {self.statistic:.1f} with {self.freedom} degrees of freedom"
+        result = "consistent with" if self.passed else "not"
+        text = (
+            f"{self.draws} draws, {test}, p = {self.p_value:.3g}: {result} the model's own"
+            " distribution."
+        )
+        return text if self.judged else f"{text} No draft was verified in these draws."
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the test has come; the last one has the result."""
+    """The progress of a check; the last one has the result."""
 
     stage: str
     done: int
@@ -103,28 +104,28 @@ def check_distribution(
     seed: int = 0,
     stop: Stop | None = None,
 ) -> Iterator[Progress]:
-    """Draw and count; tells how far it is, and ends with the result. Stopped, it has none.
+    """Sample and count; the last progress has the result, unless ``stop`` was set.
 
-    Without a ``length`` texts have two tokens, or as many as it takes for a draft to be judged.
+    By default texts have as many tokens as a draft needs to be verified.
     """
     if drafter.unavailable_reason:
         raise PlaygroundError(drafter.unavailable_reason)
-    length = LATE.get(drafter.strategy, LENGTH) if length is None else length
+    length = LENGTHS.get(drafter.strategy, LENGTH) if length is None else length
     bounds = {"draws": (draws, 50, MOST_DRAWS), "length": (length, 1, 3), "top_k": (top_k, 2, 10)}
     for name, (value, low, high) in bounds.items():
         if not low <= value <= high:
             raise PlaygroundError(f"{name} is {value}; it must be from {low} to {high}")
     shaping = {"top_k": top_k, "temperature": temperature, "min_new_tokens": length}
-    return _Work(lab, prompt, drafter, draws, length, shaping, seed, stop).run()
+    return _Check(lab, prompt, drafter, draws, length, shaping, seed, stop).run()
 
 
 class _Stopped(Exception):
-    """Somebody stopped the test."""
+    """The check was stopped."""
 
 
 @dataclass(frozen=True)
-class _Work:
-    """One test under way."""
+class _Check:
+    """A running check."""
 
     lab: Playground
     prompt: str | Chat
@@ -136,96 +137,96 @@ class _Work:
     stop: Stop | None
 
     def run(self) -> Iterator[Progress]:
-        """The exact odds, then the draws."""
         try:
-            exact, spelled = yield from self._exact()
-            traces = yield from self._drawn()
+            exact, tokens = yield from self._exact()
+            traces = yield from self._sample()
         except _Stopped:
             return
-        yield Progress("done", 1, 1, self._result(exact, spelled, traces))
+        yield Progress("done", 1, 1, self._result(exact, tokens, traces))
 
     def _exact(self) -> Generator[Progress, None, tuple[dict[Text, float], dict[int, Token]]]:
-        """Every text that may be drawn, with its probability under plain sampling."""
+        """Every possible text with its probability under plain sampling."""
         known: dict[Text, float] = {(): 1.0}
-        spelled: dict[int, Token] = {}
+        tokens: dict[int, Token] = {}
         for _ in range(self.length):
             longer: dict[Text, float] = {}
             for at, (text, probability) in enumerate(known.items()):
-                self._check()
+                self._check_stop()
                 yield Progress(_EXACT, at, len(known))
-                for token, odds in self._following(text).items():
-                    spelled[token.id] = token
-                    longer[*text, token.id] = probability * odds
+                for token, share in self._following(text).items():
+                    tokens[token.id] = token
+                    longer[*text, token.id] = probability * share
             known = longer
-        return known, spelled
+        return known, tokens
 
     def _following(self, text: Text) -> dict[Token, float]:
-        """What plain sampling draws after a text."""
-        # An end token is not allowed before the last place, wherever the run begins.
+        """The distribution of the next token under plain sampling."""
+        # No end token before the last position, also when the run starts after a prefix.
         shaping = {**self.shaping, "min_new_tokens": self.length - len(text)}
         id, settings = plain_baseline(self.lab, self.drafter, do_sample=True).choice
-        choice = (id, {**settings, **shaping})
         [trace] = self.lab.compare(
-            self.prompt, [choice], prefix=text, max_new_tokens=1, seed=self.seed
+            self.prompt,
+            [(id, {**settings, **shaping})],
+            prefix=text,
+            max_new_tokens=1,
+            seed=self.seed,
         )
         given = trace.steps[0].distribution if trace.steps else None
         if given is None:
             raise PlaygroundError(trace.error or "the model's distribution was not recorded")
-        kept = {one.token: one.final for one in given.candidates if one.final > 0}
-        total = sum(kept.values())  # but for rounding, 1
+        kept = {item.token: item.final for item in given.candidates if item.final > 0}
+        total = sum(kept.values())  # 1 up to rounding
         return {token: final / total for token, final in kept.items()}
 
-    def _drawn(self) -> Generator[Progress, None, list[Trace]]:
+    def _sample(self) -> Generator[Progress, None, list[Trace]]:
         traces: list[Trace] = []
         settings = {**self.drafter.settings, **self.shaping, "do_sample": True}
         seeds = iter(range(self.seed, self.seed + self.draws))
         while batch := list(islice(seeds, self.lab.limits.rows)):
-            self._check()
-            asked = [
-                (self.prompt, (self.drafter.strategy, {**settings, "seed": one})) for one in batch
+            self._check_stop()
+            runs = [
+                (self.prompt, (self.drafter.strategy, {**settings, "seed": seed})) for seed in batch
             ]
-            for update in self.lab.stream_each(asked, stop=self.stop, max_new_tokens=self.length):
+            for update in self.lab.stream_each(runs, stop=self.stop, max_new_tokens=self.length):
                 if update.trace is not None:
                     traces.append(update.trace)
             failed = [trace for trace in traces[-len(batch) :] if trace.error]
             if failed:
                 raise PlaygroundError(failed[0].error or "")
-            self._check()
-            yield Progress(_DRAWING, len(traces), self.draws)
+            self._check_stop()
+            yield Progress(_SAMPLING, len(traces), self.draws)
         return traces
 
-    def _check(self) -> None:
+    def _check_stop(self) -> None:
         if self.stop is not None and self.stop.is_set():
             raise _Stopped
 
     def _result(
-        self, exact: Mapping[Text, float], spelled: Mapping[int, Token], traces: list[Trace]
+        self, exact: Mapping[Text, float], tokens: Mapping[int, Token], traces: list[Trace]
     ) -> DistributionCheck:
         counts = Counter(trace.sequences[0].token_ids for trace in traces)
-        drawn = len(traces)
-        test = chi_square.chi_square(counts, exact, drawn)
-        drafted = [one for trace in traces for each in rounds(trace) for one in each.drafted]
+        draws = len(traces)
+        test = chi_square(counts, exact, draws)
+        drafted = [token for trace in traces for each in rounds(trace) for token in each.drafted]
         outcomes = [
             Outcome(
-                tuple(spelled.get(id) or self.lab.speller.token(id) for id in text),
+                tuple(tokens.get(id) or self.lab.speller.token(id) for id in text),
                 exact.get(text, 0.0),
-                drawn * exact.get(text, 0.0),
+                draws * exact.get(text, 0.0),
                 counts[text],
             )
             for text in sorted({*exact, *counts}, key=lambda text: -exact.get(text, 0.0))
         ]
         return DistributionCheck(
             drafter=self.drafter,
-            draws=drawn,
+            draws=draws,
             outcomes=tuple(outcomes),
             pooled=test.pooled,
             statistic=test.statistic,
             freedom=test.freedom,
             p_value=test.p_value,
-            judged=sum(one.judged for one in drafted),
-            accepted=sum(one.verdict == "accepted" for one in drafted),
-            caught=tuple(
-                (share, test.power(share, SIGNIFICANCE)) for share in (0.1, 0.2, 0.3, 0.5)
-            ),
-            share=test.detectable(0.9, SIGNIFICANCE),
+            judged=sum(token.judged for token in drafted),
+            accepted=sum(token.verdict == "accepted" for token in drafted),
+            power=tuple((share, test.power(share, SIGNIFICANCE)) for share in (0.1, 0.2, 0.3, 0.5)),
+            detectable_share=test.detectable(0.9, SIGNIFICANCE),
         )

@@ -1,9 +1,8 @@
-"""A race of drafters: each runs alone, one after the other, so that its time is its own.
+"""Races drafters: each runs alone, one after the other, so that its time is its own.
 
-Knows when each token arrived, so that all lanes can be replayed on one clock. Refuses to draw. What
-reading the prompt took is reported apart: a short run before each one's own has the prompt read
-and everything warm, and clocks start after that. Whoever takes the news is on the clock, so it is
-to be taken at once and worked on elsewhere.
+A short warm-up run processes the prompt before the clock starts; its time is reported separately.
+The time a consumer takes for an update counts for the drafter, so consume updates at once and do
+the work elsewhere.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from playground.speculation.drafters import Drafter, available_drafters
 
 Stop = threading.Event | RunControl
 
-WARM_UP = 4  # tokens written before the clock starts
+WARM_UP = 4  # tokens generated before the clock starts
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One entrant's run. ``arrivals`` has the ms after the start at which each token was there;
-    ``error`` says why an entrant has no run."""
+    """One drafter's run. ``arrivals`` are the times of the tokens in ms after the start; ``error``
+    says why the drafter did not run."""
 
     drafter: Drafter
     trace: Trace | None = None
@@ -42,52 +41,52 @@ class Lane:
 
     @property
     def seconds(self) -> float:
-        """What its text took, the prompt apart."""
+        """The time for the text, without the prompt."""
         return self.arrivals[-1] / 1000 if self.arrivals else 0.0
 
     @property
     def tokens_per_second(self) -> float | None:
-        """How fast it wrote."""
+        """The speed, without the prompt."""
         return len(self.arrivals) / self.seconds if self.seconds else None
 
     @property
     def accounting(self) -> Accounting | None:
-        """What it drafted and what came of that."""
+        """The counts of drafted tokens and forward passes."""
         return accounting(self.trace) if self.trace else None
 
     def written(self, ms: float) -> int:
-        """How many tokens it had so long after its start."""
+        """The number of tokens so many ms after the start."""
         return sum(arrival <= ms for arrival in self.arrivals)
 
 
 @dataclass(frozen=True)
 class Race:
-    """Everyone's run, in the order of starting."""
+    """All lanes, in the order they ran."""
 
     lanes: tuple[Lane, ...]
 
     @property
     def plain(self) -> Lane | None:
-        """The run that drafts nothing, if it was in the race."""
+        """The lane of plain decoding, if it took part."""
         return next((lane for lane in self.lanes if lane.drafter.plain and lane.trace), None)
 
     def speed_up(self, lane: Lane) -> float | None:
-        """How many times as fast a lane was as plain decoding, in tokens a second."""
-        usual = self.plain.tokens_per_second if self.plain else None
+        """The speed of a lane divided by that of plain decoding."""
+        plain = self.plain.tokens_per_second if self.plain else None
         own = lane.tokens_per_second
-        return own / usual if own and usual else None
+        return own / plain if own and plain else None
 
     @property
     def winner(self) -> Lane | None:
-        """Who wrote fastest."""
+        """The fastest lane."""
         ran = [lane for lane in self.lanes if lane.tokens_per_second]
         return max(ran, key=lambda lane: lane.tokens_per_second or 0.0, default=None)
 
 
 @dataclass(frozen=True)
 class RaceUpdate:
-    """What happened. ``seconds`` are since this entrant's start, 0 while it warms up; ``update`` is
-    the engine's own; ``lane`` comes with an entrant's end, and ``result`` last of all."""
+    """An event of a race. ``seconds`` are since the drafter's start, 0 during its warm-up;
+    ``update`` comes from the engine, ``lane`` when a drafter ends, ``result`` at the very end."""
 
     place: int
     drafter: Drafter
@@ -100,20 +99,20 @@ class RaceUpdate:
 def race(
     lab: Playground,
     prompt: str | Chat,
-    all_drafters: Sequence[Drafter] | None = None,
+    drafters: Sequence[Drafter] | None = None,
     *,
     stop: Stop | None = None,
     **shared: Any,
 ) -> Iterator[RaceUpdate]:
-    """Let entrants write, one after the other; all that can, where none are named.
+    """Run drafters one after the other; all available ones by default.
 
-    ``shared`` are settings of all of them, such as ``max_new_tokens`` and ``seed``. Setting
-    ``stop`` ends the race within a tick: the result then has the lanes there were, the last one
-    cut short. An entrant that cannot run has a lane that says why.
+    ``shared`` are settings of every run, such as ``max_new_tokens`` and ``seed``. Setting ``stop``
+    ends the race within a tick: the result has the lanes so far, the last one cut short. A drafter
+    that cannot run gets a lane with an error.
     """
-    running = available_drafters(lab) if all_drafters is None else tuple(all_drafters)
+    running = available_drafters(lab) if drafters is None else tuple(drafters)
     if not running:
-        raise PlaygroundError("nobody is in the race; choose who runs")
+        raise PlaygroundError("there is no drafter to run; select at least one")
     return _race(lab, prompt, running, stop, shared)
 
 
@@ -147,30 +146,29 @@ def _lane(
     if drafter.unavailable_reason:
         return Lane(drafter, error=drafter.unavailable_reason)
     try:
-        read = _warm(lab, prompt, drafter, stop, shared)
+        warm_up_ms = _warm_up(lab, prompt, drafter, stop, shared)
         updates = lab.stream(prompt, [drafter.choice], stop=stop, **shared)
         since, trace = time.perf_counter(), None
-        with closing(updates):  # type: ignore[type-var]  # a generator, told as an iterator
+        with closing(updates):  # type: ignore[type-var]  # a generator, typed as an iterator
             for update in updates:
                 trace = update.trace
                 yield RaceUpdate(place, drafter, time.perf_counter() - since, update)
     except PlaygroundError as error:
         return Lane(drafter, error=str(error))
     if trace is None or trace.error:
-        return Lane(drafter, trace, error=trace.error if trace else "it did not run")
-    return Lane(drafter, trace, arrivals(trace), read + prompt_ms(trace))
+        return Lane(drafter, trace, error=trace.error if trace else "the run ended without a trace")
+    return Lane(drafter, trace, arrivals(trace), warm_up_ms + prompt_ms(trace))
 
 
-def _warm(
+def _warm_up(
     lab: Playground,
     prompt: str | Chat,
     drafter: Drafter,
     stop: Stop | None,
     shared: dict[str, Any],
 ) -> float:
-    """Have the prompt read and a few tokens written; gives the ms that reading took."""
-    asked = shared.get("max_new_tokens", WARM_UP)
-    few = {**shared, "max_new_tokens": min(WARM_UP, asked)}
+    """Process the prompt and generate a few tokens; return the ms for the prompt."""
+    few = {**shared, "max_new_tokens": min(WARM_UP, shared.get("max_new_tokens", WARM_UP))}
     ended = [
         update.trace
         for update in lab.stream(prompt, [drafter.choice], stop=stop, **few)

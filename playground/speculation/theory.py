@@ -1,11 +1,11 @@
-"""What drafting should bring by theory, for what was measured.
+"""The speed-up that theory predicts from measured acceptance and costs.
 
 Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding": where each
-drafted token is kept with probability a, a round of g drafted tokens gives (1 - a^(g+1)) / (1 - a)
-tokens, and where drafting one costs c times a step of the target, it is that over g c + 1 times as
-fast. This takes a pass that judges g + 1 tokens to cost what a pass of one does, which is nearly
-so on a GPU and is not on a few CPU cores: there every further row costs something, which is
-measured as well and gives a second curve. Knows formulas and traces. Refuses to run anything.
+drafted token is accepted with probability a, a round of g drafted tokens gives
+(1 - a^(g+1)) / (1 - a) tokens on average. If drafting a token costs c times a step of the target,
+the speed-up is that divided by g c + 1. The formula assumes that verifying g + 1 tokens costs as
+much as one step, which is nearly true on a GPU but not on a few CPU cores: there every further row
+has a cost, which is measured and gives a second curve.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from engine.trace import Trace
 from engine.trace.rounds import Round, arrivals, rounds
 from playground.speculation.accounting import accounting
 
-LONGEST = 16  # drafted tokens that curves go up to
+LONGEST = 16  # greatest draft length of the curves
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What was measured, in ms: a step of plain decoding, a drafted token, and a judging pass.
+    """Measured costs in ms: a step of plain decoding, a drafted token, and a verification pass.
 
-    ``row`` is what each further token in a judging pass costs, as a share of a plain step; ``rows``
-    says how many tokens such passes had on average.
+    ``row`` is the cost of each further token in a verification pass, as a share of a plain step;
+    ``rows`` is the mean number of tokens in such a pass.
     """
 
     plain_ms: float
@@ -38,22 +38,22 @@ class Costs:
 
     @property
     def ratio(self) -> float:
-        """The c of the paper: a drafted token's time over a plain step's."""
+        """The time for a drafted token divided by that of a plain step (c in the paper)."""
         return self.draft_ms / self.plain_ms
 
     @property
     def verify(self) -> float:
-        """A judging pass's time over a plain step's; the paper takes it for 1."""
+        """The time for a verification pass divided by that of a plain step; 1 in the paper."""
         return self.verify_ms / self.plain_ms
 
 
 @dataclass(frozen=True)
 class Theory:
-    """The speed-up by draft length 0, 1, 2 …: ``ideal`` as in the paper, ``here`` with what rows
-    cost. ``length`` is this run's mean draft, ``measured`` its speed-up in tokens a second.
+    """The speed-up by draft length 0, 1, 2, …: ``ideal`` as in the paper, ``here`` with the
+    measured cost of rows. ``length`` is this run's mean draft length, ``measured`` its speed-up.
 
-    Where ``tree`` is True several tokens were drafted for one place, all at once: the formula is
-    about chains and says little.
+    If ``tree`` is True, several tokens were drafted for one position; the formula describes chains
+    and is only a rough guide.
     """
 
     acceptance: float
@@ -66,27 +66,27 @@ class Theory:
 
     @property
     def best_ideal(self) -> int:
-        """The draft length that the paper's formula finds best; 0 is not to draft."""
+        """The best draft length by the paper's formula; 0 means no drafting."""
         return _best(self.ideal)
 
     @property
     def best(self) -> int:
-        """The best draft length where rows cost what they cost here; 0 is not to draft."""
+        """The best draft length with the measured cost of rows; 0 means no drafting."""
         return _best(self.here)
 
     @property
     def expected_ideal(self) -> float:
-        """What the paper's formula gives for this run's own mean draft length."""
+        """The paper's formula at this run's mean draft length."""
         return speed_up(self.acceptance, self.length, self.costs.ratio)
 
     @property
     def expected(self) -> float:
-        """The same with what rows cost here."""
+        """The formula with the measured cost of rows at this run's mean draft length."""
         return speed_up(self.acceptance, self.length, self.costs.ratio, self.costs.row)
 
 
 def expected_tokens(acceptance: float, length: float) -> float:
-    """How many tokens a round of so many drafted ones gives on average."""
+    """The mean number of tokens from a round with so many drafted tokens."""
     if acceptance >= 1:
         return length + 1
     kept: float = acceptance ** (length + 1)
@@ -94,26 +94,26 @@ def expected_tokens(acceptance: float, length: float) -> float:
 
 
 def speed_up(acceptance: float, length: float, cost_ratio: float, row: float = 0.0) -> float:
-    """How many times as fast drafting is; ``row`` is what each drafted token adds to the pass that
-    judges it."""
+    """The speed-up over plain decoding; ``row`` is the cost that each drafted token adds to the
+    verification pass."""
     return expected_tokens(acceptance, length) / (length * (cost_ratio + row) + 1)
 
 
 def best_length(
     acceptance: float, cost_ratio: float, row: float = 0.0, longest: int = LONGEST
 ) -> int:
-    """The draft length with the greatest speed-up; 0 where drafting does not pay."""
+    """The draft length with the greatest speed-up; 0 if drafting does not pay."""
     return _best([speed_up(acceptance, length, cost_ratio, row) for length in range(longest + 1)])
 
 
 def costs(plain: Trace, drafted: Trace) -> Costs:
-    """What a plain run and one with drafts cost on the same machine."""
+    """The costs of a plain run and of one with drafts on the same machine."""
     steps = [tick.ms for tick in plain.ticks[1:] if tick.forward_passes]
     if not steps:
-        raise PlaygroundError("the plain run is too short to tell what a step costs")
+        raise PlaygroundError("the plain run is too short to measure a step")
     told = [one for one in rounds(drafted) if one.drafted and one.target_passes]
     if not told:
-        raise PlaygroundError("this run drafted nothing, so there is no cost to tell")
+        raise PlaygroundError("this run drafted nothing, so there is no cost to measure")
     usual = fmean(steps)
     return Costs(
         plain_ms=usual,
@@ -125,7 +125,7 @@ def costs(plain: Trace, drafted: Trace) -> Costs:
 
 
 def theory(plain: Trace, drafted: Trace, longest: int = LONGEST) -> Theory:
-    """What theory says of a run with drafts, held against a plain one of the same prompt."""
+    """The prediction for a run with drafts, given a plain run of the same prompt."""
     measured, told = costs(plain, drafted), accounting(drafted)
     acceptance = told.acceptance or 0.0
     lengths = range(longest + 1)
@@ -134,7 +134,7 @@ def theory(plain: Trace, drafted: Trace, longest: int = LONGEST) -> Theory:
         acceptance=acceptance,
         costs=measured,
         length=told.mean_draft or 0.0,
-        measured=_pace(plain) / _pace(drafted),
+        measured=_ms_per_token(plain) / _ms_per_token(drafted),
         ideal=tuple(speed_up(acceptance, at, measured.ratio) for at in lengths),
         here=tuple(speed_up(acceptance, at, measured.ratio, measured.row) for at in lengths),
         tree=any(len(set(positions)) < len(positions) for positions in places),
@@ -142,7 +142,7 @@ def theory(plain: Trace, drafted: Trace, longest: int = LONGEST) -> Theory:
 
 
 def _row(told: Sequence[Round], usual: float) -> float:
-    """The slope of judging time over further rows, through one plain step for one row."""
+    """The slope of the verification time over further rows, through one plain step at one row."""
     further = [one.nodes - 1 for one in told]
     excess = [one.verify_ms / usual - 1 for one in told]
     weight = sum(rows * rows for rows in further)
@@ -150,11 +150,11 @@ def _row(told: Sequence[Round], usual: float) -> float:
     return max(0.0, slope)
 
 
-def _pace(trace: Trace) -> float:
-    """Milliseconds a token."""
+def _ms_per_token(trace: Trace) -> float:
+    """Milliseconds per token."""
     there = arrivals(trace)
     if not there or there[-1] <= 0:
-        raise PlaygroundError(f"the run of {trace.strategy} is too short to tell how fast it is")
+        raise PlaygroundError(f"the run of {trace.strategy} is too short to measure its speed")
     return there[-1] / len(there)
 
 

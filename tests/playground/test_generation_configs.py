@@ -10,7 +10,7 @@ from transformers import GenerationConfig, set_seed
 from engine.errors import PlaygroundError
 from playground import Playground
 from playground import generation_configs as configs
-from playground.__main__ import main
+from playground.cli.main import main
 from tests.tiny import generate, tiny
 
 PROMPT = "Hello there"

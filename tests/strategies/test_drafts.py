@@ -258,7 +258,7 @@ def test_drafts_of_another_build_are_refused() -> None:
     with pytest.raises(PlaygroundError, match="assistant_model"):
         run(tiny("t5"), ("speculative", {"assistant_model": tiny("llama")}))
     foreign = replace(tiny("t5"), name="foreign", tokenizer=readable(True).tokenizer)
-    with pytest.raises(PlaygroundError, match="drafts of one vocabulary"):
+    with pytest.raises(PlaygroundError, match="draft model with its own vocabulary"):
         run(tiny("t5"), ("speculative", {"assistant_model": foreign}))
 
 

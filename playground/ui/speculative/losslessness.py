@@ -87,7 +87,7 @@ def held(race: Race | None, lane: Lane | None) -> str:
     differs = found.first.position if found.first else None
     return "".join(
         [
-            markup.check(found.same, found.words),
+            markup.check(found.same, found.summary),
             markup.pairs(
                 (plain.drafter.name, lane.drafter.name),
                 (_texts(plain.trace), _texts(lane.trace)),
@@ -157,7 +157,7 @@ def _tested(found: DistributionCheck) -> str:
     more = f" {rest} rarer texts count too." if rest > 0 else ""
     return "".join(
         [
-            markup.check(found.passed, f"{found.drafter.name}: {found.words}"),
+            markup.check(found.passed, f"{found.drafter.name}: {found.summary}"),
             markup.said(_worth(found) + more),
             html.table("The likeliest texts", _HEAD, rows),
         ]
@@ -169,9 +169,9 @@ def _worth(found: DistributionCheck) -> str:
     if not found.judged:
         return "No drafted token was judged in these draws, so this says nothing about drafts."
     kept = f"In these draws {found.judged} drafted tokens were judged and {found.accepted} kept."
-    if found.share is None:
+    if found.detectable_share is None:
         return f"{kept} So few draws would hardly notice a wrong rule."
     return (
-        f"{kept} A rule that drew {found.share:.0%} of its texts blindly would be noticed nine"
-        " times of ten; a right one sets off the alarm once in a thousand tests."
+        f"{kept} A rule that took {found.detectable_share:.0%} of its texts at random would be"
+        " rejected with probability 0.9; a correct one is rejected once in a thousand tests."
     )

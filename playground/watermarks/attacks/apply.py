@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from engine.errors import PlaygroundError, did_you_mean
 from engine.watermark import detector
 from playground.lab import Playground
-from playground.requests import Text
+from playground.requests import TextOrTokens
 from playground.watermarks.attacks import characters as attack_letters
 from playground.watermarks.attacks import rewriting as attack_writing
 from playground.watermarks.attacks import tokens as attack_tokens
@@ -53,7 +53,7 @@ class Point(NamedTuple):
 
 def attack(
     lab: Playground,
-    text: Text,
+    text: TextOrTokens,
     name: str,
     strength: float,
     seed: int = 0,
@@ -83,7 +83,7 @@ def attack(
 
 def curve(
     lab: Playground,
-    text: Text,
+    text: TextOrTokens,
     name: str,
     strengths: Sequence[float],
     seeds: Sequence[int] = (0,),

@@ -12,7 +12,8 @@ from random import Random
 from engine.errors import PlaygroundError
 from engine.prompt import Chat
 from engine.trace import Trace
-from playground.lab import Choice, Playground
+from playground.lab import Playground
+from playground.requests import StrategyChoice
 from playground.watermarks.attacks.registry import Stopped, Target, attack
 
 _SENTENCE = re.compile(r"\s*\S.*?(?:[.!?][\"”’)]*(?=\s)|\Z)", re.S)
@@ -91,7 +92,7 @@ def _request(lab: Playground, sentence: str) -> str | Chat:
     return f"{sentence}\nIn other words:"
 
 
-def _written(target: Target, asked: Sequence[tuple[str | Chat, Choice]]) -> list[Trace]:
+def _written(target: Target, asked: Sequence[tuple[str | Chat, StrategyChoice]]) -> list[Trace]:
     """What the model writes after each prompt, all at once."""
     ended: dict[int, Trace] = {}
     for update in target.lab.stream_each(asked, stop=target.stop):

@@ -8,18 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from engine.models import loading
 from engine.trace import Trace
-from playground.__main__ import main
+from playground import Playground
+from playground.cli import models
+from playground.cli.main import main
 from strategies import registered
+from tests.tiny import tiny
 
 REPOSITORY = Path(__file__).parents[3]
 UNMARKED = (
-    "The boats came home late that evening, because the wind had turned and nobody on the quay "
+    "The boats came home late that evening, because the wind had turned and no one on the quay "
     "wanted to say aloud what everyone was thinking about the youngest of the three brothers."
 )
 
 
-def test_compare_prints_texts_and_writes_traces_and_a_page(
+def test_compare_prints_texts_and_writes_traces_and_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     traces, page = tmp_path / "traces.json", tmp_path / "page.html"
@@ -41,7 +45,7 @@ def test_compare_prints_texts_and_writes_traces_and_a_page(
     assert html.startswith("<!doctype html>") and "Paris" in html and "src=" not in html[:5000]
 
 
-def test_traces_can_go_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_writes_traces_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "Hello", "--max-new-tokens", "2", "--chat", "--json", "-"]) == 0
     [trace] = json.loads(capsys.readouterr().out)
     assert "<|im_start|>user\nHello" in trace["prompt"]
@@ -75,7 +79,7 @@ def test_strategies_lists_every_strategy_and_setting(capsys: pytest.CaptureFixtu
         assert all(f"{name}: " in printed for name in strategy.own_settings)
 
 
-def test_detect_finds_the_mark_it_was_told_of(
+def test_detect_finds_the_watermark_of_compare(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mark = '{"bias": 6.0, "seeding_scheme": "lefthash"}'
@@ -85,17 +89,39 @@ def test_detect_finds_the_mark_it_was_told_of(
     texts = {"marked": marked["sequences"][0]["text"], "plain": UNMARKED}
     found = {}
     for name, text in texts.items():
-        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         assert main(["detect", "--scheme", "lefthash"]) == {"marked": 0, "plain": 1}[name]
         found[name] = json.loads(capsys.readouterr().out)
     assert found["marked"]["z_score"] > 4 and found["marked"]["marked"] is True
     assert found["plain"]["marked"] is False
-    monkeypatch.setattr(sys, "stdin", io.StringIO("hi " * 9))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hi " * 9)))
     assert main(["detect", "--scheme", "righthash"]) == 2
     assert "one of 'lefthash', 'selfhash', 'synthid'" in capsys.readouterr().err
 
 
-def test_it_runs_as_a_module() -> None:
+def test_models_lists_embedded_models_and_how_they_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models"]) == 0
+    listed = capsys.readouterr().out
+    for model in loading.EMBEDDED_MODELS:
+        assert model.name in listed
+    assert "draft model: smollm2-draft" in listed and "backend: trie" in listed
+    assert main(["models", "stories15m"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "stories15m" and lines[1].startswith("    device: ")
+    assert lines[2] == "    backend: trie" and lines[3].startswith("    accelerations: ")
+
+
+def test_models_says_why_a_model_runs_on_the_plain_backend(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = Playground(tiny("t5"))
+    monkeypatch.setattr(models, "Playground", lambda name: lab)
+    assert main(["models", "t5"]) == 0
+    printed = capsys.readouterr().out
+    assert f"backend: plain, because {lab.backend_status.reason}" in printed
+
+
+def test_command_line_runs_as_a_module() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "playground", "strategies"],
         cwd=REPOSITORY,

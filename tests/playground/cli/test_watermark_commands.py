@@ -1,4 +1,4 @@
-"""The command ``detect``: every option, any bytes on standard input, a status for scripts."""
+"""The command ``detect``: options, any bytes on standard input, exit statuses."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from transformers import BayesianDetectorConfig, BayesianDetectorModel
 
 from engine.models import loading as models
 from engine.watermark.detector import detect, scan
-from playground.__main__ import main
+from playground.cli.main import main
 
 REPOSITORY = Path(__file__).parents[3]
 PLAIN = "We hold these truths to be self-evident, that all men are created equal, that they are "
@@ -24,7 +24,7 @@ MARKS = {
 
 @pytest.fixture(autouse=True)
 def loaded(embedded, monkeypatch):
-    """The model is loaded already."""
+    """Use the loaded model."""
     monkeypatch.setattr(models, "load", lambda name: embedded.model)
 
 
@@ -36,17 +36,17 @@ def texts(embedded):
 
 
 @pytest.fixture
-def asked(monkeypatch, capsys):
-    """What the command answers to a text: its status, the JSON, and what it said besides."""
+def detect_command(monkeypatch, capsys):
+    """Runs the command on a text; returns the status, the JSON and the messages."""
 
-    def ask(text, *options):
+    def run(text, *options):
         given = text if isinstance(text, bytes) else text.encode()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
         status = main(["detect", *options])
         printed = capsys.readouterr()
         return status, json.loads(printed.out) if printed.out else None, printed.err
 
-    return ask
+    return run
 
 
 def settings(scheme):
@@ -55,8 +55,8 @@ def settings(scheme):
 
 
 @pytest.mark.parametrize("scheme", MARKS)
-def test_the_answer_is_the_one_python_gives(asked, embedded, texts, scheme):
-    status, found, _ = asked(texts[scheme], "--scheme", scheme, *settings(scheme))
+def test_detect_prints_what_the_python_api_returns(detect_command, embedded, texts, scheme):
+    status, found, _ = detect_command(texts[scheme], "--scheme", scheme, *settings(scheme))
     fields = {name: value for name, value in MARKS[scheme].items() if name != "bias"}
     expected = detect(embedded.model, texts[scheme], scheme=scheme, **fields)
     assert status == 0 and found == expected.to_dict(tokens=False)
@@ -76,21 +76,21 @@ def test_the_answer_is_the_one_python_gives(asked, embedded, texts, scheme):
     ],
     ids=str,
 )
-def test_the_status_says_what_was_found(asked, text, options, expected):
-    status, found, _ = asked(text, *options)
+def test_exit_status_is_the_verdict(detect_command, text, options, expected):
+    status, found, _ = detect_command(text, *options)
     assert status == expected
     assert found["verdict"] == {1: "not marked", 3: "too short to say"}[expected]
 
 
-def test_a_wrong_key_finds_nothing(asked, texts):
-    assert asked(texts["lefthash"], "--set", "hashing_key=8")[0] == 1
-    assert asked(texts["lefthash"], "--set", "hashing_key=7")[0] == 0
+def test_wrong_key_finds_no_watermark(detect_command, texts):
+    assert detect_command(texts["lefthash"], "--set", "hashing_key=8")[0] == 1
+    assert detect_command(texts["lefthash"], "--set", "hashing_key=7")[0] == 0
 
 
-def test_every_option_has_its_say(asked, embedded, texts, tmp_path):
+def test_every_option_has_an_effect(detect_command, embedded, texts, tmp_path):
     text = texts["lefthash"] + texts["lefthash"]
     options = [*settings("lefthash"), "--tokens", "--scan", "--ignore-repeated"]
-    _, found, _ = asked(text, *options, "--z-threshold", "4")
+    _, found, _ = detect_command(text, *options, "--z-threshold", "4")
     expected = detect(embedded.model, text, hashing_key=7, ignore_repeated=True, z_threshold=4)
     assert found["scan"] == scan(expected).to_dict() and found["scan"]["found"]
     assert "".join(token["text"] for token in found["tokens"]) == text
@@ -99,10 +99,13 @@ def test_every_option_has_its_say(asked, embedded, texts, tmp_path):
     assert (found["z_threshold"], found["ignore_repeated"]) == (4.0, True)
     file = tmp_path / "text.txt"
     file.write_text(text, encoding="utf-8")
-    assert asked("nothing to see", *options, "--z-threshold", "4", "--file", str(file))[1] == found
+    assert (
+        detect_command("nothing to see", *options, "--z-threshold", "4", "--file", str(file))[1]
+        == found
+    )
 
 
-def test_a_bayesian_detector_may_be_brought(asked, texts, tmp_path, capsys):
+def test_bayesian_detector_from_a_folder(detect_command, texts, tmp_path, capsys):
     config = BayesianDetectorConfig(watermarking_depth=8)
     detector = BayesianDetectorModel(config)
     with torch.no_grad():
@@ -110,10 +113,10 @@ def test_a_bayesian_detector_may_be_brought(asked, texts, tmp_path, capsys):
     detector.save_pretrained(tmp_path)
     capsys.readouterr()
     options = ["--scheme", "synthid", *settings("synthid"), "--bayesian", str(tmp_path)]
-    status, found, _ = asked(texts["synthid"], *options)
+    status, found, _ = detect_command(texts["synthid"], *options)
     assert status == 0 and found["bayesian"]["probability"] > 0.9
-    assert asked(PLAIN * 3, *options)[1]["bayesian"]["probability"] < 0.5
-    status, _, said = asked(PLAIN, "--bayesian", str(tmp_path))
+    assert detect_command(PLAIN * 3, *options)[1]["bayesian"]["probability"] < 0.5
+    status, _, said = detect_command(PLAIN, "--bayesian", str(tmp_path))
     assert status == 2 and "--bayesian is for --scheme synthid" in said
 
 
@@ -133,35 +136,35 @@ def test_a_bayesian_detector_may_be_brought(asked, texts, tmp_path, capsys):
     ],
     ids=str,
 )
-def test_what_was_wrong_is_one_line_and_status_two(asked, options, words):
-    status, found, said = asked(PLAIN, *options)
+def test_invalid_input_is_one_line_and_status_two(detect_command, options, words):
+    status, found, said = detect_command(PLAIN, *options)
     assert status == 2 and found is None
     assert words in said and said.strip().count("\n") == 0
 
 
 @pytest.mark.parametrize("scheme", ["lefthash", "selfhash", "synthid"])
-def test_bytes_that_are_no_text_get_an_answer(asked, scheme):
+def test_bytes_that_are_not_text_are_accepted(detect_command, scheme):
     garbage = bytes(range(256)) * 2 + b"\xed\xa0\x80\xff\xfe"
-    status, found, _ = asked(garbage, "--scheme", scheme, "--tokens")
+    status, found, _ = detect_command(garbage, "--scheme", scheme, "--tokens")
     assert status in (1, 3) and found["verdict"] in ("not marked", "too short to say")
 
 
-def test_a_text_that_is_too_long_is_refused(asked):
-    status, found, said = asked("x" * 2_000_001)
+def test_text_over_the_limit_is_refused(detect_command):
+    status, found, said = detect_command("x" * 2_000_001)
     assert status == 2 and found is None
     assert "the text has 2000001 characters; at most 2000000 are read" in said
 
 
-def test_help_says_what_each_status_means(capsys):
+def test_help_explains_each_exit_status(capsys):
     with pytest.raises(SystemExit) as done:
         main(["detect", "--help"])
     words = " ".join(capsys.readouterr().out.split())
     assert done.value.code == 0
-    assert "0 where the text is marked, 1 where it is not" in words
-    assert "3 where the text is too short to say" in words
+    assert "0 if the text is marked, 1 if it is not" in words
+    assert "3 if the text is too short to decide" in words
 
 
-def test_a_script_can_pipe_a_text_into_it():
+def test_text_can_be_piped_in():
     done = subprocess.run(
         [sys.executable, "-m", "playground", "detect"],
         cwd=REPOSITORY,

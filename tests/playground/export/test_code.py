@@ -1,4 +1,4 @@
-"""Programs are run, and must write the tokens of the run they tell of."""
+"""Exported programs run, and give the tokens of the run they were exported from."""
 
 import ast
 import copy
@@ -19,8 +19,8 @@ from engine.models import loading as models
 from engine.settings import Limits
 from playground import Playground, PlaygroundError
 from playground.export.code import code, python_api
-from playground.export.literals import Call, Code, assigned
-from playground.export.program import Program
+from playground.export.literals import Code, assigned, call
+from playground.export.program import DRAFTING, NATIVE, Program
 from playground.export.recipe import write
 from strategies import registered
 from tests.draft_models import draft
@@ -39,7 +39,7 @@ SYNTHID = SynthIDTextWatermarkingConfig(ngram_len=3, keys=[1, 2, 3], sampling_ta
 
 
 def first(model, input_ids, logits_processor, stopping_criteria, **_):
-    """Greedy decoding as somebody might write it."""
+    """Greedy decoding as a user might write it."""
     while True:
         scores = logits_processor(input_ids, model(input_ids).logits[:, -1])
         input_ids = torch.cat([input_ids, scores.argmax(-1, keepdim=True)], dim=-1)
@@ -48,26 +48,24 @@ def first(model, input_ids, logits_processor, stopping_criteria, **_):
 
 
 @pytest.fixture(scope="module")
-def formatted(tmp_path_factory):
-    """Takes programs. In the end all are held against the formatter and the linter, as these are
-    without settings: to start them takes longer than they take for one."""
+def linted(tmp_path_factory):
+    """Collects programs and lints all of them at the end: ruff starts only once."""
     folder = tmp_path_factory.mktemp("programs")
     yield lambda program: folder.joinpath(f"{uuid4()}.py").write_bytes(program.encode())
-    for command in (
-        ["format", "--isolated", "--diff"],
-        ["check", "--isolated", "--select=E,F,I,W", "--ignore=E501"],
-    ):
-        done = subprocess.run(
-            [shutil.which("ruff", path=Path(sys.executable).parent), *command, folder],
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(
+        [
+            shutil.which("ruff", path=Path(sys.executable).parent),
+            *("check", "--isolated", "--select=E,F,I,W", "--ignore=E501", folder),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture
 def run(embedded, monkeypatch, capsys):
-    """Runs a program on models that are loaded already; gives its new tokens and its words."""
+    """Runs a program on loaded models; returns its new tokens and its output."""
     load = models.load
 
     def run(program, lab=embedded):
@@ -92,7 +90,7 @@ def run(embedded, monkeypatch, capsys):
 
 
 def same(rows, trace, lab):
-    """Equal tokens, but for what fills rows up behind their end: padding, or more end tokens."""
+    """Assert equal tokens, apart from padding or further end tokens after the end of a row."""
     fillers = {lab.model.tokenizer.pad_token_id, lab.model.tokenizer.eos_token_id}
     expected = [list(sequence.token_ids) for sequence in trace.sequences]
     assert [row[: len(ids)] for row, ids in zip(rows, expected, strict=True)] == expected
@@ -100,7 +98,7 @@ def same(rows, trace, lab):
         assert set(row[len(ids) :]) <= fillers
 
 
-# Every strategy, on the model that comes with it
+# Every strategy, on the embedded model
 
 OWN = {
     "sample": {"top_p": 0.9, "temperature": 1.3, "num_return_sequences": 3},
@@ -116,28 +114,39 @@ OWN = {
     "medusa": {"medusa_tokens": 6},
     "custom": {"custom_generate": first},
 }
-IN_TRANSFORMERS = [id for id in registered() if id not in ("medusa", "custom")]
+
+
+def in_transformers(id):
+    """Whether transformers decodes like this itself, or with the strategy's own `generate`."""
+    module = sys.modules[registered()[id].decode.__module__]
+    return id in NATIVE or id in DRAFTING or hasattr(module, "generate")
+
+
+def test_only_medusa_and_custom_have_no_program_in_plain_transformers():
+    known = {"contrastive_search", "diverse_beam_search", "constrained_beam_search", "dola"}
+    assert all(map(in_transformers, (*NATIVE, *DRAFTING, *known)))
+    assert not in_transformers("medusa") and not in_transformers("custom")
 
 
 @pytest.mark.parametrize("id", registered())
-def test_the_program_writes_the_tokens_of_the_run(formatted, embedded, run, id):
+def test_program_gives_the_tokens_of_the_run(linted, embedded, run, id):
     choice = (id, OWN.get(id, {}))
     shared = {"max_new_tokens": 12, "seed": 7}
     program = code(embedded, PROMPT, choice, **shared)
-    formatted(program)
+    linted(program)
     [trace] = embedded.compare(PROMPT, [choice], **shared)
     rows, printed = run(program)
     same(rows, trace, embedded)
     assert trace.text.removesuffix("<|im_end|>") in printed
-    assert ("lab.compare" in program) is (id not in IN_TRANSFORMERS)
+    assert ("lab.compare" in program) is not in_transformers(id)
 
 
 @pytest.mark.parametrize("id", ["sample", "custom"])
 @pytest.mark.parametrize("prompt", [NASTY, CHAT, "so " * 30], ids=["nasty", "chat", "long"])
-def test_prompts_come_through_letter_by_letter(formatted, embedded, run, id, prompt):
+def test_prompts_are_written_exactly(linted, embedded, run, id, prompt):
     choice = (id, OWN[id])
     program = code(embedded, prompt, choice, max_new_tokens=6)
-    formatted(program)
+    linted(program)
     [trace] = embedded.compare(prompt, [choice], max_new_tokens=6)
     rows, _ = run(program)
     same(rows, trace, embedded)
@@ -186,12 +195,12 @@ SHARED = {
 
 @pytest.mark.parametrize("shared", SHARED.values(), ids=SHARED)
 @pytest.mark.parametrize("id", registered())
-def test_shared_settings_mean_the_same_in_the_program(formatted, llama, run, id, shared):
+def test_shared_settings_have_the_same_effect_in_the_program(linted, llama, run, id, shared):
     own = {"assistant_model": llama.model.name} if "speculative" in id else OWN.get(id, {})
     shared = {"max_new_tokens": 12, "seed": 3, **own, **shared}
     shared.pop("assistant_early_exit", None)  # it has two layers
     program = code(llama, "Hello there", (id, shared))
-    formatted(program)
+    linted(program)
     [trace] = llama.compare("Hello there", [(id, shared)])
     rows, _ = run(program, llama)
     same(rows, trace, llama)
@@ -213,10 +222,10 @@ TINY = {
 
 @pytest.mark.parametrize("kind", ["llama", "bart"])
 @pytest.mark.parametrize("choice", TINY.values(), ids=TINY)
-def test_a_folder_is_loaded_as_transformers_loads_it(formatted, loaded, run, kind, choice):
+def test_model_folder_is_loaded_with_plain_transformers(linted, loaded, run, kind, choice):
     lab = loaded(kind)
     program = code(lab, "Hello there", choice, max_new_tokens=12)
-    formatted(program)
+    linted(program)
     assert "engine" not in program
     [trace] = lab.compare("Hello there", [choice], max_new_tokens=12)
     rows, _ = run(program, lab)
@@ -225,13 +234,13 @@ def test_a_folder_is_loaded_as_transformers_loads_it(formatted, loaded, run, kin
 
 @pytest.mark.parametrize("how", ["good", "bad"])
 @pytest.mark.parametrize("kind", ["llama", "t5"])
-def test_a_draft_model_of_the_same_vocabulary_drafts_in_transformers(
-    formatted, loaded, folder, run, kind, how
+def test_draft_model_of_the_same_vocabulary_works_in_transformers(
+    linted, loaded, folder, run, kind, how
 ):
     lab = loaded(kind)
     choice = ("speculative", {"assistant_model": folder(draft(kind, how))})
     program = code(lab, "Hello there", choice, max_new_tokens=12)
-    formatted(program)
+    linted(program)
     assert program.count(".from_pretrained") == 4 and "engine" not in program
     [trace] = lab.compare("Hello there", [choice], max_new_tokens=12)
     rows, _ = run(program, lab)
@@ -240,29 +249,29 @@ def test_a_draft_model_of_the_same_vocabulary_drafts_in_transformers(
 
 @pytest.mark.parametrize("kind", ["llama", "bart", "t5"])
 @pytest.mark.parametrize("id", ["sample", "beam_search", "contrastive_search", "prompt_lookup"])
-def test_the_program_goes_on_from_where_the_run_did(formatted, loaded, run, kind, id):
+def test_program_continues_from_the_prefix(linted, loaded, run, kind, id):
     lab = loaded(kind)
     choice = (id, {"repetition_penalty": 1.2, "min_new_tokens": 4, **OWN[id]})
     [whole] = lab.compare("Hello there", [choice], max_new_tokens=12)
     prefix = whole.sequences[0].token_ids[:4]
     program = code(lab, "Hello there", choice, prefix=prefix, max_new_tokens=8)
-    formatted(program)
+    linted(program)
     [trace] = lab.compare("Hello there", [choice], prefix=prefix, max_new_tokens=8)
     rows, _ = run(program, lab)
     same(rows, trace, lab)
 
 
-def test_the_playgrounds_own_program_goes_on_from_a_text(formatted, embedded, run):
+def test_playground_program_continues_from_a_text_prefix(linted, embedded, run):
     shared = {"prefix": " there was a", "max_new_tokens": 6}
     program = python_api(embedded, "Once upon a time", ["greedy", "speculative"], **shared)
-    formatted(program)
+    linted(program)
     one, two = embedded.compare("Once upon a time", ["greedy", "speculative"], **shared)
     rows, printed = run(program)
     same(rows, one, embedded)
     assert one.text in printed and two.text in printed
 
 
-def test_a_models_own_config_does_not_change_the_strategy(folder, run):
+def test_generation_config_of_the_model_does_not_change_the_strategy(folder, run):
     path = folder(tiny("llama"))
     GenerationConfig(num_beams=4, do_sample=True, eos_token_id=2).save_pretrained(path)
     lab = Playground(path)
@@ -273,26 +282,26 @@ def test_a_models_own_config_does_not_change_the_strategy(folder, run):
         same(rows, trace, lab)
 
 
-def test_a_model_elsewhere_gets_its_inputs_there(formatted, folder):
+def test_inputs_are_moved_to_the_device_of_the_model(linted, folder):
     lab = Playground(folder(tiny("llama")))
     choice = ("beam_search", {"guidance_scale": 2.0, "negative_prompt": "bye"})
-    [request] = lab._parser.requests([choice], {}, lab._parser.beginning("Hi", [40]))
+    [request] = lab.parse("Hi", [choice], prefix=[40]).requests
     lab.model.module.to("meta", torch.bfloat16)  # a place of its own that every machine has
     program = Program(lab.model, request, [40]).text("Hi")
-    formatted(program)
+    linted(program)
     for line in (
-        'model = model.to("meta")',
+        "model = model.to('meta')",
         "inputs = inputs.to(model.device)",
         "negative_prompt_ids=negative.repeat(5, 1).to(model.device)",
     ):
         assert line in program
-    assert 'dtype="bfloat16"' in program
+    assert "dtype='bfloat16'" in program
     lab.model.module.hf_device_map = {"": 0}
     spread = Program(lab.model, request).text("Hi")
-    assert 'device_map="auto"' in spread and "model.to(" not in spread
+    assert "device_map='auto'" in spread and "model.to(" not in spread
 
 
-def test_programs_run_by_themselves(embedded):
+def test_programs_run_in_a_new_process(embedded):
     choice = ("sample", {"top_p": 0.9})
     shared = {"max_new_tokens": 6, "seed": 4}
     [trace] = embedded.compare(CHAT, [choice], **shared)
@@ -306,21 +315,19 @@ def test_programs_run_by_themselves(embedded):
         assert done.stdout == f"{trace.text}\n", done.stderr
 
 
-def test_the_trained_draft_drafts_in_plain_transformers_too(formatted, embedded, run):
+def test_trained_draft_model_works_in_plain_transformers(linted, embedded, run):
     program = code(embedded, PROMPT, "speculative", max_new_tokens=8)
-    formatted(program)
-    assert 'load("smollm2-draft")' in program and "playground" not in program
+    linted(program)
+    assert "load('smollm2-draft')" in program and "playground" not in program
     [trace] = embedded.compare(PROMPT, ["speculative"], max_new_tokens=8)
     rows, _ = run(program)
     same(rows, trace, embedded)
 
 
-def test_layers_with_a_trained_exit_draft_in_plain_transformers_without_it(
-    formatted, embedded, run
-):
+def test_early_exit_works_in_plain_transformers_without_the_trained_exit(linted, embedded, run):
     program = code(embedded, PROMPT, "early_exit", max_new_tokens=12)
-    formatted(program)
-    assert "assistant_early_exit=2" in program and "knows no exits" in program
+    linted(program)
+    assert "assistant_early_exit=2" in program and "no trained exits" in program
     [trace] = embedded.compare(PROMPT, ["early_exit"], max_new_tokens=12)
     rows, _ = run(program, embedded)
     same(rows, trace, embedded)
@@ -332,18 +339,18 @@ def test_layers_with_a_trained_exit_draft_in_plain_transformers_without_it(
 @pytest.mark.parametrize(
     ("choice", "reason"),
     [
-        (("prompt_lookup", {"do_sample": True}), "draws other tokens"),
+        (("prompt_lookup", {"do_sample": True}), "samples other tokens"),
         (("early_exit", {"stop_strings": "ball"}), "stop strings"),
-        (("beam_sample", {"num_beams": 1}), "as if there were no beams"),
+        (("beam_sample", {"num_beams": 1}), "without beam search"),
     ],
 )
-def test_what_transformers_would_write_otherwise_is_left_to_the_playground(
-    formatted, embedded, run, choice, reason
+def test_program_uses_the_playground_if_transformers_gives_other_tokens(
+    linted, embedded, run, choice, reason
 ):
     program = code(embedded, PROMPT, choice, max_new_tokens=8)
-    formatted(program)
+    linted(program)
     comment = " ".join(line[2:] for line in program.splitlines() if line.startswith("# "))
-    assert reason in comment and "the playground itself" in comment
+    assert reason in comment and "uses the playground" in comment
     [trace] = embedded.compare(PROMPT, [choice], max_new_tokens=8)
     rows, _ = run(program)
     same(rows, trace, embedded)
@@ -352,7 +359,7 @@ def test_what_transformers_would_write_otherwise_is_left_to_the_playground(
 # The playground's own program
 
 
-def test_a_whole_comparison_is_one_call(formatted, embedded, run):
+def test_comparison_is_written_as_one_call(linted, embedded, run):
     choices = [
         "greedy",
         ("beam_search", {"num_beams": 3, "num_return_sequences": 2}),
@@ -361,7 +368,7 @@ def test_a_whole_comparison_is_one_call(formatted, embedded, run):
     ]
     shared = {"max_new_tokens": 6, "seed": 5, "watermarking_config": WatermarkingConfig(**KGW)}
     program = python_api(embedded, NASTY, choices, **shared)
-    formatted(program)
+    linted(program)
     _, printed = run(program)
     traces = embedded.compare(NASTY, choices, **shared)
     texts = [sequence.text for trace in traces for sequence in trace.sequences]
@@ -369,25 +376,25 @@ def test_a_whole_comparison_is_one_call(formatted, embedded, run):
     assert printed.count("# ") >= 4
 
 
-def test_a_folder_of_somebodys_own_decoding_is_named(formatted, loaded, run, tmp_path):
+def test_custom_generate_folder_is_named_in_the_program(linted, loaded, run, tmp_path):
     write("contrastive_search", tmp_path)
     lab = loaded("llama")
     choice = ("custom", {"custom_generate": str(tmp_path), "arguments": {"top_k": 3}})
     program = code(lab, "Hi", choice, max_new_tokens=4)
-    formatted(program)
+    linted(program)
     assert str(tmp_path) in program
     [trace] = lab.compare("Hi", [choice], max_new_tokens=4)
     assert run(program, lab)[0] == [list(trace.sequences[0].token_ids)]
 
 
-def test_wider_limits_come_along(formatted):
+def test_wider_limits_are_in_the_program(linted):
     lab = Playground(tiny("llama"), limits=Limits(max_new_tokens=2000, rows=4))
     program = python_api(lab, "Hi", ["greedy"], max_new_tokens=1500)
-    formatted(program)
+    linted(program)
     assert "limits=Limits(max_new_tokens=2000)" in program
 
 
-def test_what_only_its_owner_could_make_again_is_refused_in_words(embedded):
+def test_values_that_cannot_be_written_as_code_raise(embedded):
     with pytest.raises(PlaygroundError, match="cannot be written as code"):
         code(embedded, "Hi", "greedy", logits_processor=[object()])
     with pytest.raises(PlaygroundError, match="define it at the top of a module"):
@@ -424,26 +431,11 @@ def test_any_value_survives_being_written(value):
     assert ast.literal_eval(assigned("x", value).removeprefix("x = ")) == value
 
 
-def test_what_is_written_is_how_a_formatter_would_write_it(formatted):
-    values = [
-        *("q" * length for length in range(60, 100)),
-        *(["word"] * length for length in range(8, 14)),
-        *({"some_key": "v" * length, "other": [1, 2]} for length in range(50, 72)),
-        *([{"role": "user", "content": "c" * length}] for length in range(40, 60)),
-        (1,),
-        [],
-        {},
-        [[1, 2], [[3, 4], (5,)], {"a": {}}] * 4,
-        1e-05,
-        1e22,
-        "it's",
-        'a "b"',
-        "a \"b\" 'c'",
-        '\'""',
-        Call("f", (Code("**inputs"),), {"a": 1, "b": ["x" * 40, "y" * 40]}, long=True),
-        Call("f", ("x" * 50,), {"bbbbbbbbbb": "y" * 30}),
-    ]
-    names = "inputs, f = {}, dict\n"
-    formatted(
-        names + "\n".join(assigned(f"x{at}", value) for at, value in enumerate(values)) + "\n"
-    )
+def test_long_values_and_calls_are_valid_source():
+    value = {"content": "a word " * 30, "ids": list(range(60)), "code": Code("name")}
+    source = str(call("f", (Code("**inputs"), "a word " * 30), {"a": 1, "b": value}, long=True))
+    scope = {"inputs": {"c": 3}, "name": "n", "f": lambda text, **given: (text, given)}
+    text, given = eval(source.replace("**inputs,", "", 1), scope)
+    assert text == "a word " * 30
+    assert given == {"a": 1, "b": {**value, "code": "n"}}
+    assert max(map(len, source.splitlines())) <= 100

@@ -1,19 +1,22 @@
-"""The report is read in a real browser, cut off from everything but the file itself."""
+"""The HTML report, opened in a real browser without a network."""
 
 import dataclasses
 import json
 import re
 import sys
+from types import SimpleNamespace
 
+import plotly.graph_objects as go
 import pytest
 
+import visualizers
 from engine.errors import PlaygroundError
 from playground.export.report import report
 
 
 @pytest.fixture
 def opened(browser, tmp_path):
-    """Opens a report and keeps what the page asked for and complained about."""
+    """Opens a report and records its requests and its console messages."""
     contexts = []
 
     def opened(traces, **options):
@@ -21,10 +24,10 @@ def opened(browser, tmp_path):
         file.write_text(report(traces), encoding="utf-8")
         contexts.append(browser.new_context(**options))
         page = contexts[-1].new_page()
-        page.requests, page.complaints = [], []
+        page.requests, page.messages = [], []
         page.on("request", lambda request: page.requests.append(request.url))
-        page.on("console", lambda message: page.complaints.append(message.text))
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on("console", lambda message: page.messages.append(message.text))
+        page.on("pageerror", lambda error: page.messages.append(str(error)))
         page.goto(file.as_uri())
         return page
 
@@ -38,15 +41,15 @@ def shown(page):
     return card.inner_text() if card.is_visible() else None
 
 
-def test_the_page_asks_for_nothing_and_complains_of_nothing(opened, toy_traces):
+def test_report_sends_no_requests_and_logs_nothing(opened, toy_traces):
     page = opened(toy_traces)
     page.wait_for_selector("#beam_tree .main-svg")
     page.wait_for_selector("#probability .main-svg")
     assert [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))] == []
-    assert page.complaints == []
+    assert page.messages == []
 
 
-def test_a_token_that_looks_like_html_is_shown_as_text(opened, toy_traces):
+def test_token_that_looks_like_html_is_shown_as_text(opened, toy_traces):
     page = opened(toy_traces)
     evil = toy_traces[0].steps[3].text
     assert page.locator(".token").nth(3).inner_text() == evil
@@ -71,7 +74,7 @@ def test_hovering_a_token_shows_its_candidates(opened, greedy_trace):
     assert shown(page) is None
 
 
-def test_the_keyboard_walks_the_tokens(opened, greedy_trace):
+def test_arrow_keys_move_between_tokens(opened, greedy_trace):
     page = opened([greedy_trace])
     page.keyboard.press("Tab")
     assert shown(page).startswith("␣Hi")
@@ -84,7 +87,7 @@ def test_the_keyboard_walks_the_tokens(opened, greedy_trace):
     assert shown(page) is None
 
 
-def test_every_fact_of_a_run_is_on_the_page(opened, toy_traces):
+def test_report_shows_settings_stop_rule_and_costs(opened, toy_traces):
     page = opened(toy_traces)
     greedy, beam, failed = (page.locator("article").nth(at).inner_text() for at in range(3))
     assert "max_new_tokens = 5" in greedy and "length (max_new_tokens=5)" in greedy
@@ -94,7 +97,7 @@ def test_every_fact_of_a_run_is_on_the_page(opened, toy_traces):
     assert "dola needs <more> layers" in failed
 
 
-def test_drafts_and_what_became_of_them_are_on_the_page(opened, greedy_trace):
+def test_report_shows_drafted_and_accepted_tokens(opened, greedy_trace):
     fates = ("accepted", "rejected", "ignored", "ignored", "bonus")
     steps = tuple(
         dataclasses.replace(step, notes={"verdict": fate})
@@ -107,7 +110,7 @@ def test_drafts_and_what_became_of_them_are_on_the_page(opened, greedy_trace):
     assert "draft" not in plain
 
 
-def test_a_token_nobody_saw_being_chosen_is_told_apart_by_its_shape(opened, greedy_trace):
+def test_token_that_was_not_captured_is_outlined(opened, greedy_trace):
     nothing = {"raw": None, "final": None, "rank": None, "distribution": None}
     first, *rest = greedy_trace.steps
     steps = (dataclasses.replace(first, **nothing), *rest)
@@ -121,8 +124,32 @@ def test_a_token_nobody_saw_being_chosen_is_told_apart_by_its_shape(opened, gree
     assert opened([greedy_trace]).locator(".legend .unseen").count() == 0
 
 
+def test_raw_values_that_were_not_captured_are_named_as_such(opened, greedy_trace):
+    first, *rest = greedy_trace.steps
+    candidates = tuple(
+        dataclasses.replace(item, raw=None) for item in first.distribution.candidates
+    )
+    given = dataclasses.replace(first.distribution, candidates=candidates, raw_entropy=None)
+    step = dataclasses.replace(first, raw=None, rank=None, distribution=given)
+    page = opened([dataclasses.replace(greedy_trace, steps=(step, *rest))])
+    page.locator(".token").nth(0).hover()
+    card = shown(page)
+    assert "rank not captured" in card and "model not captured, as used" in card
+    assert "entropy not captured nats" in card
+    assert page.messages == []
+
+
+def test_view_that_returns_a_plain_figure_is_drawn(opened, greedy_trace, monkeypatch):
+    figure = go.Figure(go.Bar(y=[1]))
+    plain = SimpleNamespace(id="plain", title="Plain", summary="", draw=lambda traces: figure)
+    monkeypatch.setattr(visualizers, "applicable", lambda traces: [plain])
+    page = opened([greedy_trace])
+    page.wait_for_selector("#plain .main-svg")
+    assert page.messages == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_phone_and_follows_the_theme(opened, toy_traces, scheme):
+def test_report_fits_a_phone_and_follows_the_theme(opened, toy_traces, scheme):
     phone = {"viewport": {"width": 390, "height": 800}, "color_scheme": scheme}
     page = opened(toy_traces, **phone)
     page.wait_for_selector("#beam_tree .main-svg")
@@ -132,24 +159,24 @@ def test_it_fits_a_phone_and_follows_the_theme(opened, toy_traces, scheme):
     assert tick == ink == {"light": "rgb(28, 32, 38)", "dark": "rgb(232, 234, 238)"}[scheme]
 
 
-def test_a_tap_shows_the_card(opened, greedy_trace):
+def test_tap_shows_the_card(opened, greedy_trace):
     page = opened([greedy_trace], has_touch=True)
     page.locator(".token").nth(0).tap()
     assert shown(page).startswith("␣Hi")
 
 
-def test_runs_of_different_prompts_show_their_own(opened, greedy_trace):
+def test_runs_with_different_prompts_show_their_own(opened, greedy_trace):
     other = dataclasses.replace(greedy_trace, prompt="Another")
     page = opened([greedy_trace, other])
     assert page.locator("article .prompt").all_inner_texts() == [greedy_trace.prompt, "Another"]
 
 
-def test_a_report_without_steps_carries_no_plotly(failed_trace):
+def test_report_without_steps_does_not_contain_plotly(failed_trace):
     for traces in ([], [failed_trace]):
         assert len(report(traces)) < 30_000
 
 
-def test_no_text_can_end_the_data_it_stands_in(greedy_trace):
+def test_text_cannot_close_the_script_element(greedy_trace):
     evil = dataclasses.replace(greedy_trace.steps[0].token, text="</script><script>evil()")
     step = dataclasses.replace(greedy_trace.steps[0], token=evil, text=evil.text)
     page = report([dataclasses.replace(greedy_trace, steps=(step, *greedy_trace.steps[1:]))])
@@ -158,7 +185,7 @@ def test_no_text_can_end_the_data_it_stands_in(greedy_trace):
     assert json.loads(data[1])[0][0]["token"] == evil.text
 
 
-def test_a_missing_plotly_is_said_in_words(monkeypatch, greedy_trace):
+def test_missing_plotly_raises_a_playground_error(monkeypatch, greedy_trace):
     for name in [name for name in sys.modules if name.split(".")[0] == "visualizers"]:
         monkeypatch.delitem(sys.modules, name)
     for name in [name for name in sys.modules if name.split(".")[0] == "plotly"]:

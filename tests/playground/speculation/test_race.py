@@ -1,4 +1,4 @@
-"""Races, grids and tests of distributions, on tiny models."""
+"""Races, sweeps and distribution checks, on tiny models."""
 
 import json
 import threading
@@ -10,9 +10,9 @@ import torch
 
 from engine.errors import PlaygroundError
 from playground import Limits, Playground
-from playground.__main__ import main
 from playground.cli import race as cli
-from playground.speculation import acceptance as explain
+from playground.cli.main import main
+from playground.speculation.acceptance import temperatures
 from playground.speculation.distribution_check import (
     SIGNIFICANCE,
     DistributionCheck,
@@ -36,13 +36,13 @@ def lab() -> Playground:
     return Playground(tiny("llama"))
 
 
-def result_of(news: Any) -> Race:
-    found = [one.result for one in news if one.result]
+def result_of(updates: Any) -> Race:
+    found = [one.result for one in updates if one.result]
     assert len(found) == 1
     return found[0]
 
 
-def test_plain_decoding_comes_first_and_who_cannot_race_says_why(lab: Playground) -> None:
+def test_plain_decoding_comes_first_and_unavailable_drafters_give_a_reason(lab: Playground) -> None:
     everyone = all_drafters(lab)
     assert everyone[0].plain and everyone[0].strategy == "greedy"
     assert [one.strategy for one in everyone[1:5]] == [
@@ -59,11 +59,11 @@ def test_plain_decoding_comes_first_and_who_cannot_race_says_why(lab: Playground
     assert {one.strategy for one in refused if one.unavailable_reason} >= {"early_exit"}
 
 
-def test_entrants_run_one_after_the_other_and_end_with_all_lanes(lab: Playground) -> None:
-    told = list(race(lab, PROMPT, [PLAIN, GOOD, LOOKUP], max_new_tokens=12))
-    places = [one.place for one in told]
+def test_drafters_run_one_after_the_other_and_end_with_all_lanes(lab: Playground) -> None:
+    events = list(race(lab, PROMPT, [PLAIN, GOOD, LOOKUP], max_new_tokens=12))
+    places = [one.place for one in events]
     assert places == sorted(places) and set(places) == {0, 1, 2}
-    result = result_of(told)
+    result = result_of(events)
     assert [lane.drafter for lane in result.lanes] == [PLAIN, GOOD, LOOKUP]
     for lane in result.lanes:
         assert lane.error is None and lane.trace is not None and lane.accounting is not None
@@ -75,34 +75,34 @@ def test_entrants_run_one_after_the_other_and_end_with_all_lanes(lab: Playground
     assert result.winner in result.lanes
 
 
-def test_a_lane_tells_every_step_while_it_runs(lab: Playground) -> None:
+def test_race_yields_every_step_while_it_runs(lab: Playground) -> None:
     updates = [one.update for one in race(lab, PROMPT, [GOOD], max_new_tokens=8) if one.update]
     trace = updates[-1].trace
     assert trace is not None
     assert {step.id for update in updates for step in update.steps} == set(range(len(trace.steps)))
 
 
-def test_a_race_that_is_stopped_has_the_lanes_there_were(lab: Playground) -> None:
-    stop, told = threading.Event(), []
-    for news in race(lab, PROMPT, [PLAIN, GOOD, LOOKUP], stop=stop, max_new_tokens=50):
-        told.append(news)
-        if news.place == 1 and news.update:
+def test_stopped_race_has_the_lanes_so_far(lab: Playground) -> None:
+    stop, events = threading.Event(), []
+    for event in race(lab, PROMPT, [PLAIN, GOOD, LOOKUP], stop=stop, max_new_tokens=50):
+        events.append(event)
+        if event.place == 1 and event.update:
             stop.set()
-    result = result_of(told)
+    result = result_of(events)
     assert [lane.drafter for lane in result.lanes] == [PLAIN, GOOD]
     assert result.lanes[1].trace is not None
     assert result.lanes[1].trace.stop.rule == "cancelled"
     assert result.lanes[1].accounting is not None and result.lanes[1].accounting.adds_up
 
 
-def test_who_cannot_run_has_a_lane_that_says_why(lab: Playground) -> None:
+def test_drafter_that_cannot_run_has_a_lane_with_an_error(lab: Playground) -> None:
     kept_out = replace(GOOD, unavailable_reason="It is Sunday.")
     wrong = Drafter("Wrong", "speculative", {"num_assistant_tokens": 0})
     result = result_of(race(lab, PROMPT, [kept_out, wrong, PLAIN], max_new_tokens=3))
     assert result.lanes[0].error == "It is Sunday."
     assert "num_assistant_tokens is 0" in (result.lanes[1].error or "")
     assert result.lanes[2].error is None and result.winner is result.lanes[2]
-    with pytest.raises(PlaygroundError, match="nobody"):
+    with pytest.raises(PlaygroundError, match="select at least one"):
         race(lab, PROMPT, [])
 
 
@@ -112,10 +112,10 @@ GRID = (
 )
 
 
-def test_a_sweep_runs_every_cell_as_its_settings_say(lab: Playground) -> None:
-    told = list(sweep(lab, PROMPT, GOOD, GRID, max_new_tokens=8))
-    assert [one.done for one in told] == [0, 1, 2, 3, 4, 4] and told[-1].over
-    found: Sweep = told[-1].sweep
+def test_sweep_runs_every_cell_with_its_settings(lab: Playground) -> None:
+    events = list(sweep(lab, PROMPT, GOOD, GRID, max_new_tokens=8))
+    assert [one.done for one in events] == [0, 1, 2, 3, 4, 4] and events[-1].over
+    found: Sweep = events[-1].sweep
     assert [cell.values for cell in found.cells] == [(1, 0.0), (1, 0.9), (3, 0.0), (3, 0.9)]
     assert found.plain and found.best in found.cells
     assert found.best is not None and tuple(found.settings.values()) == found.best.values
@@ -131,20 +131,20 @@ def test_a_sweep_runs_every_cell_as_its_settings_say(lab: Playground) -> None:
         assert cell.acceptance == alone.accounting.acceptance
 
 
-def test_a_sweep_can_be_stopped_and_is_bounded(lab: Playground) -> None:
+def test_sweep_can_be_stopped_and_is_limited(lab: Playground) -> None:
     stop = threading.Event()
-    for told in sweep(lab, PROMPT, GOOD, GRID, stop=stop, max_new_tokens=8):
-        if told.done == 2:
+    for events in sweep(lab, PROMPT, GOOD, GRID, stop=stop, max_new_tokens=8):
+        if events.done == 2:
             stop.set()
-    assert told.over and len(told.sweep.cells) == 2
+    assert events.over and len(events.sweep.cells) == 2
     small = Playground(tiny("llama"), limits=Limits(max_new_tokens=4, strategies=2))
-    with pytest.raises(PlaygroundError, match="4 cells write 16 tokens; at most 8"):
+    with pytest.raises(PlaygroundError, match="4 cells of the grid need 16 tokens; at most 8"):
         sweep(small, PROMPT, GOOD, GRID, max_new_tokens=4)
     with pytest.raises(PlaygroundError, match="no draft length"):
         sweep(lab, PROMPT, PLAIN)
 
 
-def test_a_grid_has_the_settings_of_its_strategy(lab: Playground) -> None:
+def test_grid_has_the_settings_of_its_strategy(lab: Playground) -> None:
     def names(strategy: str) -> list[str]:
         return [axis.setting for axis in axes(lab, strategy)]
 
@@ -158,9 +158,9 @@ def test_a_grid_has_the_settings_of_its_strategy(lab: Playground) -> None:
 
 
 def counted_for(lab: Playground, drafter: Drafter, **how: Any) -> DistributionCheck:
-    told = list(check_distribution(lab, PROMPT, drafter, **how))
-    assert [one.result for one in told[:-1]] == [None] * (len(told) - 1)
-    result = told[-1].result
+    events = list(check_distribution(lab, PROMPT, drafter, **how))
+    assert [one.result for one in events[:-1]] == [None] * (len(events) - 1)
+    result = events[-1].result
     assert result is not None
     return result
 
@@ -169,27 +169,27 @@ BAD = Drafter("Bad draft", "speculative", {**SURE, "assistant_model": draft("lla
 
 
 @pytest.mark.parametrize("drafter", [BAD, GOOD, LOOKUP], ids=lambda one: one.name)
-def test_drafting_leaves_the_distribution_as_it_is(lab: Playground, drafter: Drafter) -> None:
+def test_drafting_does_not_change_the_distribution(lab: Playground, drafter: Drafter) -> None:
     found = counted_for(lab, drafter, draws=200, top_k=4, length=2)
     assert found.passed and found.p_value > SIGNIFICANCE
     assert found.draws == sum(one.counted for one in found.outcomes) == 200
     assert sum(one.probability for one in found.outcomes) == pytest.approx(1)
     assert len(found.outcomes) == 16 and found.judged > 0
-    assert "nothing speaks against" in found.words
+    assert "consistent with" in found.summary
 
 
-def test_what_shapes_the_drawing_shapes_the_exact_odds_as_well(lab: Playground) -> None:
+def test_sampling_settings_apply_to_the_exact_probabilities_too(lab: Playground) -> None:
     shaped = replace(LOOKUP, settings={"top_p": 0.6, "do_sample": True})
     found = counted_for(lab, shaped, draws=100, top_k=6, length=1)
     assert found.passed and len(found.outcomes) < 6
 
 
-def test_a_test_in_which_no_draft_was_judged_says_so(lab: Playground) -> None:
+def test_check_without_verified_drafts_says_so(lab: Playground) -> None:
     found = counted_for(lab, BAD, draws=50, top_k=2, length=1)
-    assert found.judged == 0 and "says nothing about drafts" in found.words
+    assert found.judged == 0 and "No draft was verified" in found.summary
 
 
-def test_the_exact_odds_are_those_of_the_model(lab: Playground) -> None:
+def test_exact_probabilities_are_those_of_the_model(lab: Playground) -> None:
     found = counted_for(lab, LOOKUP, draws=50, top_k=3, length=1)
     ids = torch.tensor([lab.model.tokenizer(PROMPT).input_ids])
     with torch.no_grad():
@@ -202,27 +202,29 @@ def test_the_exact_odds_are_those_of_the_model(lab: Playground) -> None:
     )
 
 
-def test_a_wrong_rule_is_caught(lab: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_acceptance_rule_is_found(lab: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
     right = _speculation._weigh
 
     def accept_always(run: Any, p: Any, drafted: Any, q: Any) -> Any:
-        """Wrong: takes what the drafter thinks for what the model thinks."""
+        """Wrong: uses the drafter's distribution as the model's."""
         return right(run, torch.cat([q, p[len(q) :]]), drafted, q)
 
     monkeypatch.setattr(_speculation, "_weigh", accept_always)
     found = counted_for(lab, BAD, draws=200, top_k=4, length=2)
     assert not found.passed and found.p_value < SIGNIFICANCE / 1e6
-    assert "this is not" in found.words
+    assert "not the model's own" in found.summary
 
 
-def test_what_the_test_can_see_grows_with_the_draws(lab: Playground) -> None:
+def test_power_grows_with_the_number_of_draws(lab: Playground) -> None:
     few, many = (counted_for(lab, LOOKUP, draws=draws, top_k=4, length=1) for draws in (60, 300))
-    assert few.share is None or (many.share is not None and many.share < few.share)
-    for (share, before), (same, after) in zip(few.caught, many.caught, strict=True):
+    assert few.detectable_share is None or (
+        many.detectable_share is not None and many.detectable_share < few.detectable_share
+    )
+    for (share, before), (same, after) in zip(few.power, many.power, strict=True):
         assert share == same and after >= before
 
 
-def test_a_test_of_odds_can_be_stopped_and_refuses_what_it_cannot_do(lab: Playground) -> None:
+def test_check_can_be_stopped_and_refuses_invalid_arguments(lab: Playground) -> None:
     stop = threading.Event()
     stop.set()
     assert [one.result for one in check_distribution(lab, PROMPT, GOOD, stop=stop)] == []
@@ -232,14 +234,14 @@ def test_a_test_of_odds_can_be_stopped_and_refuses_what_it_cannot_do(lab: Playgr
         check_distribution(lab, PROMPT, replace(GOOD, unavailable_reason="It is Sunday."))
 
 
-def test_temperatures_are_tried_one_after_the_other(lab: Playground) -> None:
-    told = list(explain.temperatures(lab, PROMPT, GOOD, (0.3, 2.0), max_new_tokens=12))
-    assert [one.done for one in told] == [1, 2, 2] and told[-1].over
-    assert [one.temperature for one in told[-1].found] == [0.3, 2.0]
-    assert all(one.share.judged > 0 and one.compression for one in told[-1].found)
+def test_temperatures_run_one_after_the_other(lab: Playground) -> None:
+    events = list(temperatures(lab, PROMPT, GOOD, (0.3, 2.0), max_new_tokens=12))
+    assert [one.done for one in events] == [1, 2, 2] and events[-1].over
+    assert [one.temperature for one in events[-1].found] == [0.3, 2.0]
+    assert all(one.share.judged > 0 and one.compression for one in events[-1].found)
 
 
-def test_the_command_line_races(
+def test_race_command_prints_a_table_and_json(
     lab: Playground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cli, "Playground", lambda model: lab)
@@ -253,7 +255,7 @@ def test_the_command_line_races(
     assert model.endswith("It is Sunday.")
     assert lookup.endswith("the same") and early.endswith("the same")
     assert main(["race", PROMPT, "--max-new-tokens", "6", "--json", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [one["strategy"] for one in told["lanes"]] == [one.strategy for one in few]
-    assert told["lanes"][1]["error"] == "It is Sunday."
-    assert all(one["adds_up"] and one["tokens"] == 6 for one in told["lanes"][2:])
+    events = json.loads(capsys.readouterr().out)
+    assert [one["strategy"] for one in events["lanes"]] == [one.strategy for one in few]
+    assert events["lanes"][1]["error"] == "It is Sunday."
+    assert all(one["adds_up"] and one["tokens"] == 6 for one in events["lanes"][2:])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.errors import PlaygroundError
 from engine.watermark import detector as watermark
 from playground import Playground
-from playground.__main__ import main
+from playground.cli.main import main
 from playground.watermarks import roc as rates
 from playground.watermarks import text_generation as sampling
 from playground.watermarks.calibrate import CalibrationSpec, calibrate

@@ -187,7 +187,7 @@ def test_a_link_with_a_strategy_that_is_not_allowed_says_so_at_the_run(browser, 
         wait(lambda: page.locator(".card").count() == 2)
         with running(page):
             pass
-        not_allowed = "custom runs code of your own, which is not allowed here"
+        not_allowed = "custom runs your own code, which is not allowed here"
         assert page.inner_text("#live .status.error") == not_allowed
         page.locator(".card").nth(0).get_by_text("Remove").click()
         page.wait_for_selector(".card >> nth=1", state="detached")
