@@ -163,7 +163,7 @@ def test_the_command_line_saves_shows_and_runs_configs(
     assert main(["config", str(folder), "--model", str(home)]) == 0
     told = capsys.readouterr().out
     assert "creative.json, sample" in told and "careful.json, contrastive_search" in told
-    assert "top_p: None -> 0.9" in told and "its own" in told
+    assert "top_p: None -> 0.9" in told and "the model's own" in told
     assert json.loads((folder / "creative.json").read_text())["top_p"] == 0.9
     files = [f"{folder}/{name}.json" for name in ("creative", "careful")]
     runs = [word for file in files for word in ("--config", file)]

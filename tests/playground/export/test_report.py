@@ -126,9 +126,7 @@ def test_token_that_was_not_captured_is_outlined(opened, greedy_trace):
 
 def test_raw_values_that_were_not_captured_are_named_as_such(opened, greedy_trace):
     first, *rest = greedy_trace.steps
-    candidates = tuple(
-        dataclasses.replace(item, raw=None) for item in first.distribution.candidates
-    )
+    candidates = tuple(item._replace(raw=None) for item in first.distribution.candidates)
     given = dataclasses.replace(first.distribution, candidates=candidates, raw_entropy=None)
     step = dataclasses.replace(first, raw=None, rank=None, distribution=given)
     page = opened([dataclasses.replace(greedy_trace, steps=(step, *rest))])
