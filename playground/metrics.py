@@ -1,7 +1,6 @@
-"""The headline figures of a run, read off its trace, with the words that explain each to people.
+"""The metrics of a run, computed from its trace, with a name, a unit and a help text for each.
 
-Knows traces and the standard library. Refuses to ask a model anything: what nobody captured has no
-figure, and how many tokens a figure stands on is told beside it.
+Means are over the tokens whose distribution was captured; `RunMetrics.captured` counts them.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from typing import Any, NamedTuple
 
 from engine.trace import Step, Trace
 
-REPEATED = 4  # tokens that must come again in the same order to count as a repetition
+REPEATED = 4  # length of the n-grams that count as a repetition
 
-# What makes spreadsheets take a cell for a formula.
+# Spreadsheets take a cell that begins with one of these for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 class MetricText(NamedTuple):
-    """What people read about a figure."""
+    """A metric's name, unit and help text."""
 
     name: str
     unit: str
@@ -36,73 +35,67 @@ def _figure(name: str, help: str, unit: str = "") -> Any:
 
 @dataclass(frozen=True)
 class RunMetrics:
-    """One run in numbers. Those of a text are of the best sequence, new tokens only; None where
-    there is nothing to tell."""
+    """The metrics of one run. Those of a text are of the best sequence, new tokens only; None if
+    not applicable or not captured."""
 
-    tokens: int = _figure("tokens", "How many tokens the best text has.", "tokens")
-    seconds: float = _figure("seconds", "How long the run took, whoever else ran beside it.", "s")
+    tokens: int = _figure("tokens", "Tokens of the best text.", "tokens")
+    seconds: float = _figure("seconds", "Duration of the run, side by side with the others.", "s")
     tokens_per_second: float | None = _figure(
-        "tokens/s", "Tokens of the best text for every second of the run.", "tokens/s"
+        "tokens/s", "Tokens of the best text per second of the run.", "tokens/s"
     )
-    forward_passes: int = _figure(
-        "forward passes", "How often the model was called for this run.", "calls"
-    )
+    forward_passes: int = _figure("forward passes", "Calls of the model for this run.", "calls")
     draft_passes: int = _figure(
-        "draft passes", "How often a draft model, or the model's first layers, was called.", "calls"
+        "draft passes", "Calls of a draft model, or of the model's first layers.", "calls"
     )
     nodes: int = _figure(
         "tokens evaluated",
-        "How many tokens models read for this run, those thrown away included.",
+        "Tokens that models processed for this run, discarded ones included.",
         "tokens",
     )
     captured: int = _figure(
         "tokens captured",
-        "How many tokens of the best text were seen being chosen: the means are over these.",
+        "Tokens of the best text whose distribution was captured; the means are over these.",
         "tokens",
     )
     mean_log_probability: float | None = _figure(
         "mean log-probability",
-        "What the model itself gave the tokens of the text, on average, before any processor.",
+        "Mean log-probability of the tokens under the model, before any processor.",
         "nats",
     )
     perplexity: float | None = _figure(
         "perplexity",
-        "The text surprised the model as if it had guessed among this many equally likely tokens "
-        "each time; 1 is no surprise at all.",
+        "The exponential of the negative mean log-probability: as uncertain as a choice among this "
+        "many equally likely tokens. The minimum is 1.",
     )
     mean_entropy: float | None = _figure(
         "mean entropy",
-        "How unsure the model was before each token, on average, before any processor.",
+        "Mean entropy of the model's distribution before each token, before any processor.",
         "nats",
     )
     mean_rank: float | None = _figure(
-        "mean rank", "The place of the tokens taken in the model's own order, on average."
+        "mean rank", "Mean rank of the chosen tokens under the model."
     )
     first_share: float | None = _figure(
-        "first choices", "The share of tokens that were the model's own first choice.", "share"
+        "first choices", "Share of tokens that were the most probable under the model.", "share"
     )
     distinct_2: float | None = _figure(
         "distinct-2",
-        "Different pairs of neighbouring tokens among all pairs: 1 means that no pair came twice.",
+        "Distinct bigrams divided by all bigrams: 1 means that none is repeated.",
         "share",
     )
     repetition: float | None = _figure(
         "repetition",
-        f"The share of tokens that stand in {REPEATED} tokens which came before in the same order.",
+        f"Share of tokens inside a {REPEATED}-gram that occurred earlier in the text.",
         "share",
     )
     green_share: float | None = _figure(
-        "green tokens", "The share of tokens on the watermark's green list.", "share"
+        "green tokens", "Share of tokens on the watermark's green list.", "share"
     )
-    drafted: int | None = _figure(
-        "drafted", "How many tokens were drafted for the model to judge.", "tokens"
-    )
-    accepted: int | None = _figure(
-        "accepted", "How many of the drafted tokens the model kept.", "tokens"
-    )
-    score: float | None = _figure("score", "What the strategy itself ranked the text by.")
+    drafted: int | None = _figure("drafted", "Tokens drafted for the model to verify.", "tokens")
+    accepted: int | None = _figure("accepted", "Drafted tokens that the model accepted.", "tokens")
+    score: float | None = _figure("score", "The strategy's own score of the text.")
     stop: str = _figure("ended by", "The rule that ended the run.")
-    detail: str = _figure("ended how", "What exactly that rule met.")
+    detail: str = _figure("ended how", "Details of that rule.")
 
 
 METRIC_TEXTS: dict[str, MetricText] = {
@@ -111,12 +104,17 @@ METRIC_TEXTS: dict[str, MetricText] = {
 
 
 def run_metrics(trace: Trace) -> RunMetrics:
-    """The figures of one run."""
+    """Compute the metrics of one run."""
     best = trace.sequences[0] if trace.sequences else None
     ids = best.token_ids if best else ()
     path = [trace.steps[id] for id in best.steps] if best else []
     logs = [step.raw for step in path if step.raw is not None]
     ranks = [step.rank for step in path if step.rank is not None]
+    entropies = [
+        step.distribution.raw_entropy
+        for step in path
+        if step.distribution and step.distribution.raw_entropy is not None
+    ]
     mean_log = _mean(logs)
     drafted, accepted = _drafted(trace)
     return RunMetrics(
@@ -129,7 +127,7 @@ def run_metrics(trace: Trace) -> RunMetrics:
         captured=len(logs),
         mean_log_probability=mean_log,
         perplexity=_perplexity(mean_log),
-        mean_entropy=_mean([step.distribution.raw_entropy for step in path if step.distribution]),
+        mean_entropy=_mean(entropies),
         mean_rank=_mean(ranks),
         first_share=_mean([rank == 1 for rank in ranks]),
         distinct_2=_distinct(_grams(ids, 2)),
@@ -150,7 +148,7 @@ def _mean(numbers: Collection[float]) -> float | None:
 def _perplexity(mean_log: float | None) -> float | None:
     try:
         return None if mean_log is None else math.exp(-mean_log)
-    except OverflowError:  # a model may find a forced text as good as impossible
+    except OverflowError:  # a forced text can be all but impossible under the model
         return None
 
 
@@ -163,54 +161,56 @@ def _distinct(grams: Collection[tuple[int, ...]]) -> float | None:
 
 
 def _repetition(ids: Sequence[int]) -> float | None:
-    """Tokens inside a gram that began once before; the first occurrence is no repetition."""
+    """The share of tokens inside a repeated n-gram; the first occurrence does not count."""
     grams = _grams(ids, REPEATED)
     seen: set[tuple[int, ...]] = set()
-    again: set[int] = set()  # places of tokens
+    repeated: set[int] = set()  # positions
     for start, gram in enumerate(grams):
         if gram in seen:
-            again.update(range(start, start + REPEATED))
+            repeated.update(range(start, start + REPEATED))
         seen.add(gram)
-    return len(again) / len(ids) if grams else None
+    return len(repeated) / len(ids) if grams else None
 
 
 def _green(path: Sequence[Step]) -> float | None:
-    """Only of tokens that have a colour: the first ones of a text may have none."""
+    """The share of green tokens among those with a colour: the first ones may have none."""
     return _mean(
         [bool(step.notes["green"]) for step in path if step.notes.get("green") is not None]
     )
 
 
 def _drafted(trace: Trace) -> tuple[int, int] | tuple[None, None]:
-    """How many tokens were drafted, those nobody judged included, and how many of them kept."""
+    """The number of drafted tokens, discarded ones included, and of accepted ones."""
     verdicts = [step.notes["verdict"] for step in trace.steps if "verdict" in step.notes]
     if not verdicts:
         return None, None
-    fates = ("accepted", "rejected", "ignored")
-    return sum(verdict in fates for verdict in verdicts), verdicts.count("accepted")
+    drafted = ("accepted", "rejected", "ignored")
+    return sum(verdict in drafted for verdict in verdicts), verdicts.count("accepted")
 
 
 def headline(trace: Trace) -> list[tuple[str, str, str]]:
-    """The figures a person looks at first: name, value and help, those that there are."""
-    told = run_metrics(trace)
+    """The most important metrics as (name, formatted value, help), without missing ones."""
+    found = run_metrics(trace)
     shown = {
-        "tokens": _count(told.tokens),
-        "seconds": f"{told.seconds:.2f}",
-        "tokens_per_second": _decimal(told.tokens_per_second, 1),
-        "forward_passes": _count(told.forward_passes),
-        "draft_passes": _count(told.draft_passes) if told.draft_passes else None,
+        "tokens": _count(found.tokens),
+        "seconds": f"{found.seconds:.2f}",
+        "tokens_per_second": _decimal(found.tokens_per_second, 1),
+        "forward_passes": _count(found.forward_passes),
+        "draft_passes": _count(found.draft_passes) if found.draft_passes else None,
         "accepted": None
-        if told.drafted is None
-        else f"{told.accepted:,} of {told.drafted:,} drafted",
-        "captured": None if told.captured == told.tokens else f"{told.captured} of {told.tokens}",
-        "mean_log_probability": _decimal(told.mean_log_probability, 2),
-        "perplexity": _decimal(told.perplexity, 2),
-        "mean_entropy": _decimal(told.mean_entropy, 2),
-        "first_share": _percent(told.first_share),
-        "distinct_2": _decimal(told.distinct_2, 2),
-        "repetition": _percent(told.repetition),
-        "green_share": _percent(told.green_share),
-        "score": _decimal(told.score, 4),
+        if found.drafted is None
+        else f"{found.accepted:,} of {found.drafted:,} drafted",
+        "captured": None
+        if found.captured == found.tokens
+        else f"{found.captured} of {found.tokens}",
+        "mean_log_probability": _decimal(found.mean_log_probability, 2),
+        "perplexity": _decimal(found.perplexity, 2),
+        "mean_entropy": _decimal(found.mean_entropy, 2),
+        "first_share": _percent(found.first_share),
+        "distinct_2": _decimal(found.distinct_2, 2),
+        "repetition": _percent(found.repetition),
+        "green_share": _percent(found.green_share),
+        "score": _decimal(found.score, 4),
     }
     return [
         (METRIC_TEXTS[name].name, value, METRIC_TEXTS[name].help)
@@ -232,7 +232,7 @@ def _percent(share: float | None) -> str | None:
 
 
 def table(traces: Sequence[Trace], labels: Sequence[str]) -> list[dict[str, Any]]:
-    """One row for each run: what it was, its figures, its text."""
+    """One row per run: strategy, settings, metrics and text."""
     return [
         {
             "run": label,
@@ -249,7 +249,7 @@ def table(traces: Sequence[Trace], labels: Sequence[str]) -> list[dict[str, Any]
 
 
 def as_csv(traces: Sequence[Trace], labels: Sequence[str]) -> str:
-    """The table as a file for spreadsheets; no text in it can become a formula there."""
+    """The table as CSV; no cell can be taken for a formula by a spreadsheet."""
     rows = table(traces, labels)
     if not rows:
         return ""

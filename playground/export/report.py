@@ -88,7 +88,9 @@ def _facts(trace: Trace) -> dict[str, str]:
         f"{name} = {json.dumps(value, default=str)}" for name, value in trace.settings.items()
     ]
     headline = {name: value for name, value, _ in metrics.headline(trace)}
-    drafting = {name: headline[name] for name in ("draft passes", "accepted") if name in headline}
+    drafting: dict[str, str] = {
+        name: headline[name] for name in ("draft passes", "accepted") if name in headline
+    }
     return {
         "strategy": trace.strategy,
         "settings": "\n".join(settings) or "none",
