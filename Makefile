@@ -1,20 +1,34 @@
-# `make run` starts the page, `make test` checks everything; both set themselves up first.
+# make run          installs what the page needs and starts it
+# make test         ruff, mypy, the scripts' checks and all tests
+# make test-oldest  the engine's tests on the oldest supported transformers
+# make bench        the benchmarks
 
-# The first Python that is new enough: a name on the path may be there and still not start.
+# The first Python that is new enough; a name on the path may exist and still not start.
 PYTHON ?= $(shell for name in python3 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
-# Without compiling all there is in the packages, which takes as long as to fetch and unpack them.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# --no-compile halves the time of an installation; modules are compiled on first import.
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+INSTALL := $(BIN)/python $(PIP_INSTALL)
+# One thread per worker: two workers on two cores. The slowest tests are listed at the end.
+PYTEST := -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 
-.PHONY: run test check browser npm bench clean
+.PHONY: run test test-oldest check browser npm bench clean
 
 run: .venv/run
 	$(BIN)/python app.py
 
 test: .venv/test browser check
 	npm test --silent
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
+
+# The engine against the library's own `generate` of that version: parity, contract and golden tests
+# (one prompt of three), tree cache, loop and custom_generate.
+OLDEST := tests/engine/test_*.py tests/engine/trie tests/engine/interop \
+	$(addprefix tests/strategies/test_,beams.py contract.py golden.py parity.py)
+test-oldest: .venv-oldest/test
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python $(PYTEST) $(OLDEST) -p no:cacheprovider \
+		-k "not quick and not Hugging"
 
 check: .venv/test node_modules
 	$(BIN)/ruff check .
@@ -34,25 +48,32 @@ bench: .venv/test browser
 	$(BIN)/python benchmarks/page.py
 
 clean:
-	rm -rf .venv node_modules
+	rm -rf .venv .venv-oldest node_modules
 
 .venv/bin/python:
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or say make PYTHON=path"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed. Install it, or run: make PYTHON=path"; exit 1; }
 	$(PYTHON) -m venv .venv
 
 .venv/run: requirements.txt | .venv/bin/python
 	$(INSTALL) -r requirements.txt
-	@$(BIN)/python -W ignore -c 'import playground.ui.page' # compiles what the page needs, in silence
+	@$(BIN)/python -W ignore -c 'import playground.ui.page' # compiles the modules of the page
 	@touch $@
 
-# Triton's interpreter runs the GPU's kernels here. In a place of its own, because torch imports Triton
-# wherever it finds it, and without a GPU nobody who starts the page has it.
+# Triton's interpreter runs the GPU kernels on a CPU. In a folder of its own: torch imports Triton
+# wherever it finds it, and users without a GPU do not have it.
 .venv/test: requirements-dev.txt .venv/run
 	$(INSTALL) -r requirements-dev.txt
 	$(INSTALL) --no-deps --upgrade --target .venv/triton triton==3.9.0
 	@touch $@
 
-# The tests drive a real browser: Debian's, or whichever Chromium is on the path.
+.venv-oldest/bin/python:
+	$(PYTHON) -m venv .venv-oldest
+
+.venv-oldest/test: requirements-oldest.txt | .venv-oldest/bin/python
+	.venv-oldest/bin/python $(PIP_INSTALL) -r requirements-oldest.txt
+	@touch $@
+
+# The tests need Chromium.
 browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
 	|| command -v google-chrome >/dev/null \

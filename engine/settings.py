@@ -16,23 +16,27 @@ from typing import Any
 from engine.errors import PlaygroundError, did_you_mean
 
 
+def _limit(default: int, help: str) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
 @dataclass(frozen=True)
 class Limits:
-    """The most a visitor may ask for; whoever starts the server sets them."""
+    """The limits of one server; each is a command-line flag of ``app.py``."""
 
-    prompt_characters: int = 20_000
-    max_new_tokens: int = 1_000
-    rows: int = 16  # beams, or sequences sampled side by side
-    strategies: int = 6
-    draft_tokens: int = 64  # tokens drafted ahead in one round
-    positions: int = 8_192  # tokens the key/value pool holds for all runs together
-    comparisons: int = 32  # that run at the same time; others wait for their turn
-    columns: int = 12  # runs side by side on the page, forks included
-    boards: int = 32  # comparisons kept for visitors who fork, export or reload
-    upload_bytes: int = 20_000_000  # of a file with traces
-    detect_characters: int = 2_000_000  # of a text in which a watermark is looked for
-    green_lists: int = 100_000  # drawn for one such text, each a shuffled vocabulary
-    calibration_tokens: int = 100_000  # written to calibrate a detector once
+    prompt_characters: int = _limit(20_000, "longest prompt, in characters")
+    max_new_tokens: int = _limit(1_000, "most new tokens per run")
+    rows: int = _limit(16, "most beams, or sequences sampled in parallel")
+    strategies: int = _limit(6, "most strategies in one comparison")
+    draft_tokens: int = _limit(64, "most tokens drafted in one round")
+    positions: int = _limit(8_192, "tokens in the key/value pool, for all runs together")
+    comparisons: int = _limit(32, "comparisons running at the same time; further ones wait")
+    columns: int = _limit(12, "most columns on the page, forks included")
+    boards: int = _limit(32, "finished comparisons kept for forks, exports and reloads")
+    upload_bytes: int = _limit(20_000_000, "largest trace file, in bytes")
+    detect_characters: int = _limit(2_000_000, "longest text for watermark detection")
+    green_lists: int = _limit(100_000, "most green lists drawn to analyse one text")
+    calibration_tokens: int = _limit(100_000, "most tokens generated for one calibration")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Hand-made traces, small enough to check every number by eye, and the embedded model."""
+"""Small hand-made traces, the embedded model, and the order of the test files."""
 
 import gc
 import math
+from pathlib import Path
 
 import pytest
 
@@ -11,40 +12,37 @@ from playground import Playground
 EVIL = '<img src=x onerror="window.evil = 1">${1}'
 
 
-# Two workers take file by file: whoever takes a long one last works on alone.
-LONG = (
-    "test_golden.py",
-    "test_speculative_odds.py",
-    "test_medusa_odds.py",
-    "test_access.py",
-    "test_trouble.py",
-    "test_page.py",
-    "test_watermark_page.py",
-    "test_watermark_labs.py",
-    "test_take.py",
-    "test_live.py",
-    "test_walk.py",
-    "test_code.py",
-    "test_presets.py",
-    "test_api.py",
-    "test_report.py",
+# Two workers take one file after another; a long file started last would keep one of them waiting.
+LONGEST = (
+    "strategies/test_golden.py",
+    "strategies/test_speculative_odds.py",
+    "strategies/test_medusa_odds.py",
+    "playground/ui/",
+    "playground/export/",
+    "test_extending.py",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first."""
-    places = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path.name, len(LONG)))
+    """Run the longest files first."""
+    tests = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        path = item.path.relative_to(tests).as_posix()
+        found = (at for at, start in enumerate(LONGEST) if path.startswith(start))
+        return next(found, len(LONGEST))
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish() -> None:
-    """Have the garbage collector pass over all that was imported: tests ask it for their own."""
+    """Exclude imported modules from garbage collection: tests that call gc.collect() run faster."""
     gc.collect()
     gc.freeze()
 
 
 def distribution(chosen: Token, probability: float) -> Distribution:
-    """The chosen token, one likely rival, and an evil one that a processor cut."""
+    """The chosen token, a probable rival, and a token with HTML that a processor removed."""
     rest = 1 - probability
     return Distribution(
         candidates=(
@@ -94,7 +92,7 @@ def returned(steps, path, score=None) -> Sequence:
 
 @pytest.fixture
 def greedy_trace() -> Trace:
-    """A chain: a space, a newline, an emoji and a token that would like to be HTML."""
+    """A chain with a space, a newline, an emoji and a token that contains HTML."""
     texts = [(" Hi", 0.8), ("\n", 0.4), ("🙂", 0.05), (EVIL, 0.005), (".", 0.95)]
     steps = [
         step(id, id - 1 if id else None, id, text, "chosen", probability)
@@ -105,7 +103,7 @@ def greedy_trace() -> Trace:
 
 @pytest.fixture
 def beam_trace() -> Trace:
-    """Two beams, three steps, every event a hypothesis can have.
+    """Two beams, three steps, and every event of a hypothesis.
 
     0 a ─┬─ 3 d ─┬─ 7 g   returned first
          │       └─ 9 i   pruned
@@ -132,7 +130,7 @@ def beam_trace() -> Trace:
 
 @pytest.fixture
 def failed_trace() -> Trace:
-    """A run that could not start."""
+    """A run that failed before its first step."""
     return trace("dola", {}, [], [], stop=Stop("error"), error="dola needs <more> layers")
 
 
@@ -143,5 +141,5 @@ def toy_traces(greedy_trace, beam_trace, failed_trace) -> list[Trace]:
 
 @pytest.fixture(scope="session")
 def embedded() -> Playground:
-    """The real model that comes with the playground."""
+    """A playground with the embedded model."""
     return Playground()
