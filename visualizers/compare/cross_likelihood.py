@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -105,14 +104,12 @@ def _figure(info: CrossLikelihood) -> go.Figure:
     figure.add_trace(_heatmap(info))
     figure.update_layout(annotations=_cells_without_value(info))
     figure.update_xaxes(
-        title={"standoff": 12},
         **{"showgrid": False, "tickangle": 0, "tickvals": [*range(columns)]},
-        ticktext=[_wrapped(name, 16, 4) for name in info.columns],
+        ticktext=[style.wrapped(name, 16, 4) for name in info.columns],
     )
     figure.update_yaxes(
-        title={"standoff": 12},
         **{"showgrid": False, "autorange": "reversed", "tickvals": [*range(rows)]},
-        ticktext=[_wrapped(_one_line(text), 26, 2) for text in info.texts],
+        ticktext=[style.wrapped(_one_line(text), 26, 2) for text in info.texts],
     )
     return figure
 
@@ -159,7 +156,7 @@ def _cells_without_value(info: CrossLikelihood) -> list[dict[str, Any]]:
 
 
 def _hover(text: str, column: str, cell: Cell | None) -> str:
-    lines = [f"<b>{_wrapped(_one_line(text), 60, 3)}</b>", style.escape(column)]
+    lines = [f"<b>{style.wrapped(_one_line(text), 60, 3)}</b>", style.escape(column)]
     if cell is None:
         return "<br>".join([*lines, "not scored"])
     if cell.mean is not None:
@@ -172,23 +169,3 @@ def _hover(text: str, column: str, cell: Cell | None) -> str:
 def _one_line(text: str) -> str:
     """A whole text on one line; its spaces stay spaces."""
     return style.visible(text.strip()).replace("␣", " ")
-
-
-def _wrapped(text: str, width: int, max_lines: int) -> str:
-    """The text on at most ``max_lines`` lines, broken between words, or inside too long ones."""
-    lines = [""]
-    for piece in _pieces(text, width):
-        if len(lines[-1] + piece.rstrip()) <= width:
-            lines[-1] += piece
-        else:
-            lines.append(piece)
-    if len(lines) > max_lines:
-        lines = [*lines[: max_lines - 1], lines[max_lines - 1].rstrip() + "…"]
-    return "<br>".join(style.escape(line.rstrip()) for line in lines)
-
-
-def _pieces(text: str, width: int) -> Iterator[str]:
-    for word in re.findall(r"\S+\s*", text):
-        parts = [word] if len(word) <= width else re.findall(r"[^_]+_?|_", word)
-        for part in parts:
-            yield from (part[at : at + width] for at in range(0, len(part), width))

@@ -226,7 +226,6 @@ def _figure(info: Divergences, at: int | None = None) -> go.Figure:
     )
     ends = {one.row: _row_label(info, one) for one in info.segments if one.last}
     figure.update_yaxes(
-        title={"standoff": 12},
         **{"side": "right", "showgrid": False, "range": [_rows(info) - 0.5, -0.5]},
         tickvals=[*ends],
         ticktext=[*ends.values()],

@@ -16,9 +16,9 @@ from visualizers.shared.runs import best_path, labels
 # The quadrants, by (above the median entropy, above the median varentropy).
 QUADRANTS = {
     (False, False): "confident",
-    (False, True): "one favourite, long tail",
+    (False, True): "one favourite",
     (True, False): "several equal options",
-    (True, True): "uncertain, long tail",
+    (True, True): "long tail",
 }
 _STRIP = 0.09  # share of the axis below 0, for the names of the lower quadrants
 

@@ -12,7 +12,7 @@ from engine.trace import Step, Trace
 from visualizers.shared import style
 
 COLUMN = 26  # pixels that a token needs below a panel
-_TOP, _BETWEEN, _BOTTOM = 124, 130, 120  # pixels; slanted tokens stand below a panel
+_TOP, _BETWEEN, _BOTTOM = 136, 130, 120  # pixels; slanted tokens stand below a panel
 
 
 class TokenAxis(NamedTuple):
@@ -75,8 +75,8 @@ def stacked_panels(
 
 
 def panel_title(row: int, label: str, detail: str = "") -> dict[str, Any]:
-    """The annotation above a panel: a label in bold, and a second line that may hold HTML."""
-    text = f"<b>{style.escape(label)}</b>" if label else ""
+    """The annotation above a panel: a label in bold, and a line of detail that may hold HTML."""
+    text = f"<b>{style.wrapped(label, 38, 2)}</b>" if label else ""
     return panel_note(row, "<br>".join(filter(None, (text, detail))))
 
 

@@ -7,7 +7,8 @@ that reads on both. A page may set ``layout.font.color``; nothing else depends o
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -30,6 +31,10 @@ TRANSPARENT = "rgba(0,0,0,0)"
 HEIGHT, MIN_WIDTH = 450, 320  # pixels, for figures that set none
 MARGIN = {"t": 80, "r": 20, "b": 80, "l": 80}  # pixels; the title and subtitle stand at the top
 
+_AXIS = {
+    **{"gridcolor": GRID, "linecolor": GRID, "zeroline": False},
+    **{"automargin": True, "title": {"standoff": 12}},
+}
 TEMPLATE = go.layout.Template(
     layout={
         "colorway": OKABE_ITO,
@@ -37,8 +42,8 @@ TEMPLATE = go.layout.Template(
         "plot_bgcolor": TRANSPARENT,
         "font": {"color": INK, "family": "system-ui, sans-serif", "size": 13},
         "title": {
-            **{"x": 0, "xanchor": "left", "xref": "paper", "font": {"size": 17}},
-            **{"yref": "container", "y": 1, "yanchor": "top", "pad": {"t": 14}},
+            **{"x": 0, "xanchor": "left", "xref": "container", "font": {"size": 17}},
+            **{"y": 1, "yanchor": "top", "yref": "container", "pad": {"t": 14, "l": 12}},
         },
         "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
         "hovermode": "closest",
@@ -55,25 +60,37 @@ TEMPLATE = go.layout.Template(
             "remove": ["sendChartToCloud", "select2d", "lasso2d", "autoScale2d"],
             **{"bgcolor": TRANSPARENT, "color": INK, "activecolor": BLUE},
         },
-        "xaxis": {"gridcolor": GRID, "linecolor": GRID, "zeroline": False, "automargin": True},
-        "yaxis": {"gridcolor": GRID, "linecolor": GRID, "zeroline": False, "automargin": True},
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
     }
 )
 
 
 def complete(figure: go.Figure, title: str) -> go.Figure:
     """The figure with our template, and with a title, margins, height and minimal width where it
-    sets none."""
+    sets none. Long subtitles are wrapped, as plotly would clip them on a phone."""
     layout = figure.layout
     own_margin = {side: layout.margin[side] for side in MARGIN if layout.margin[side] is not None}
     own_meta = layout.meta if isinstance(layout.meta, Mapping) else {}
     return figure.update_layout(
         template=TEMPLATE,
-        title={"text": layout.title.text or title},
+        title={
+            "text": layout.title.text or title,
+            "subtitle": {"text": _wrapped_subtitle(layout.title.subtitle.text or "")},
+        },
         margin={**MARGIN, **own_margin},
         height=layout.height or HEIGHT,
         meta={**min_width(MIN_WIDTH), **own_meta},
     )
+
+
+def _wrapped_subtitle(subtitle: str) -> str:
+    """The subtitle on lines of at most 54 characters, broken between its parts."""
+    lines = [""]
+    for part in subtitle.split(" · "):
+        joined = f"{lines[-1]} · {part}" if lines[-1] else part
+        lines = [*lines[:-1], joined] if len(joined) <= 54 or not lines[-1] else [*lines, part]
+    return "<br>".join(lines)
 
 
 def min_width(pixels: float) -> dict[str, int]:
@@ -158,6 +175,27 @@ def token_label(token: str, width: int = 40) -> str:
     """A token's text for a figure: spaces visible, cut at ``width`` characters, escaped."""
     text = visible(token)
     return escape(text if len(text) <= width else text[: width - 1] + "…")
+
+
+def wrapped(text: str, width: int, max_lines: int) -> str:
+    """Text on at most ``max_lines`` lines of ``width`` characters, escaped; it is broken between
+    words, after an underscore, or inside too long words."""
+    lines = [""]
+    for piece in _pieces(text, width):
+        if len(lines[-1] + piece.rstrip()) <= width:
+            lines[-1] += piece
+        else:
+            lines.append(piece)
+    if len(lines) > max_lines:
+        lines = [*lines[: max_lines - 1], lines[max_lines - 1].rstrip() + "…"]
+    return "<br>".join(escape(line.rstrip()) for line in lines)
+
+
+def _pieces(text: str, width: int) -> Iterator[str]:
+    for word in re.findall(r"\S+\s*", text):
+        parts = [word] if len(word) <= width else re.findall(r"[^_]+_?|_", word)
+        for part in parts:
+            yield from (part[at : at + width] for at in range(0, len(part), width))
 
 
 def percent(probability: float | None) -> str:

@@ -64,7 +64,8 @@ def _best(curve: Sequence[float]) -> Best:
 
 def _figure(info: Info) -> go.Figure:
     theory = info.theory
-    subtitle = f"best draft length here: {info.best_here.length or 'none'}"
+    best = info.best_here.length or "none"
+    subtitle = f"{style.escape(theory.label)} · best draft length here: {best}"
     figure = style.empty_figure(subtitle, "drafted tokens per round", "speed-up")
     figure.add_traces([*_curves(theory), *_points(info)])
     figure.add_hline(1.0, line={"color": style.INK, "dash": "dot", "width": 1.5})
@@ -108,9 +109,7 @@ def _points(info: Info) -> list[go.Scatter]:
         go.Scatter(
             x=[info.theory.length],
             y=[info.theory.measured],
-            mode="markers+text",
-            text=[label],
-            textposition="top center",
+            mode="markers",
             marker={"symbol": "circle", "size": 14, **outline},
             name="measured",
             hovertemplate=f"{label}, measured<br>%{{x:.1f}} drafted per round: %{{y:.2f}}×"

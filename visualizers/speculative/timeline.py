@@ -15,7 +15,7 @@ from visualizers.shared.panels import panel_title, stacked_panels
 from visualizers.shared.runs import labels
 from visualizers.speculative._verdicts import MARKS, NAMES, closing_hover, drafted_hover
 
-_TOKEN = 20  # pixels that a token's text needs
+_TOKEN = 26  # pixels that a token's text needs
 _WIDEST = 6_000
 
 

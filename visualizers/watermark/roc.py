@@ -53,8 +53,9 @@ class Info(NamedTuple):
 
 @view("watermark_roc", title="ROC curve", tab="calibrate", order=10, input=RocCurve)
 def watermark_roc(curve: RocCurve) -> go.Figure:
-    """Share of watermarked texts detected by the share of human-written texts that are falsely
-    detected, for every threshold of the z-score. Shaded: 95 % confidence interval.
+    """Share of watermarked texts that are detected (true positives) by the share of human-written
+    texts that are falsely detected (false positives), for every threshold of the z-score. Shaded:
+    95 % confidence interval.
     """
     return _figure(_info(curve))
 
@@ -70,7 +71,7 @@ def _info(curve: RocCurve) -> Info:
 
 
 def _figure(info: Info) -> go.Figure:
-    axes = ("false positive rate (human-written texts)", "true positive rate (watermarked texts)")
+    axes = ("false positive rate", "true positive rate")
     figure = style.empty_figure("shaded: 95 % confidence interval", *axes)
     x = [point.false_positive_rate for point in info.points]
     _add_band(figure, info, x)

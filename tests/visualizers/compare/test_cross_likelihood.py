@@ -52,14 +52,3 @@ def test_only_scored_texts_are_shown(real):
     assert len(mixed.cells) == 1
     own = [step.raw for step in real["greedy"].steps]
     assert mixed.cells[0][0].mean == pytest.approx(sum(own) / len(own))
-
-
-def test_long_names_are_wrapped_between_words_and_shortened():
-    assert cross_likelihood._wrapped("sample · repetition_penalty=1.3", 16, 4).split("<br>") == [
-        "sample ·",
-        "repetition_",
-        "penalty=1.3",
-    ]
-    assert cross_likelihood._wrapped("<b> " * 30, 12, 2) == "&lt;b&gt; &lt;b&gt; &lt;b&gt;<br>" + (
-        "&lt;b&gt; &lt;b&gt; &lt;b&gt;…"
-    )

@@ -33,3 +33,22 @@ def test_runs_differ_in_symbol_and_in_colour():
     marks = [style.run_mark(number) for number in range(6)]
     assert len({mark.symbol for mark in marks}) == len({mark.colour for mark in marks}) == 6
     assert style.run_mark(6) == marks[0]
+
+
+def test_long_names_are_wrapped_between_words_and_shortened():
+    assert style.wrapped("sample · repetition_penalty=1.3", 16, 4).split("<br>") == [
+        "sample ·",
+        "repetition_",
+        "penalty=1.3",
+    ]
+    assert style.wrapped("<b> " * 30, 12, 2) == "&lt;b&gt; &lt;b&gt; &lt;b&gt;<br>" + (
+        "&lt;b&gt; &lt;b&gt; &lt;b&gt;…"
+    )
+
+
+def test_a_long_subtitle_is_wrapped_between_its_parts():
+    parts = ["dashed: p = q", "thin lines: to the p that the draw required", "filled: accepted"]
+    figure = style.complete(style.empty_figure(" · ".join(parts), "x", "y"), "Title")
+    assert figure.layout.title.subtitle.text.split("<br>") == parts
+    short = style.complete(style.empty_figure("a · b", "x", "y"), "Title")
+    assert short.layout.title.subtitle.text == "a · b"

@@ -99,7 +99,7 @@ def test_the_best_draft_length_is_named_and_the_run_is_a_point():
     info = theory._info(case)
     assert (info.best_ideal.length, info.best_here.length) == (2, 1)
     figure = theory.speculative_theory(case)
-    assert figure.layout.title.subtitle.text == "best draft length here: 1"
+    assert figure.layout.title.subtitle.text == "Drafter · best draft length here: 1"
     [measured] = [data for data in figure.data if data.name == "measured"]
     assert (measured.x, measured.y) == ((2.5,), (1.05,))
     assert {data.line.dash for data in figure.data if data.mode == "lines"} == {"solid", "dash"}
@@ -108,7 +108,7 @@ def test_the_best_draft_length_is_named_and_the_run_is_a_point():
 def test_where_no_draft_pays_the_best_draft_length_is_none():
     case = DraftLengthTheory("Drafter", (1.0, 1.5), (1.0, 0.9), 1.0, 0.8)
     subtitle = theory.speculative_theory(case).layout.title.subtitle.text
-    assert subtitle == "best draft length here: none"
+    assert subtitle == "Drafter · best draft length here: none"
 
 
 def test_a_grid_has_a_panel_for_each_exit_layer_and_a_frame_around_the_fastest_run():
