@@ -1,8 +1,7 @@
-"""A strategy as a folder that transformers can load by itself, or from the Hub.
+"""Writes a strategy as a folder for transformers' `generate(custom_generate=...)`.
 
-Knows how `generate(custom_generate="folder")` finds its code: one folder of modules that import
-each other by relative names. Writes the strategy and everything of the engine it stands on, as it
-is. Refuses to know what the code does.
+transformers loads a folder of modules with relative imports, so the strategy and every module that
+it imports from here are copied into one folder, ``engine.trie.node`` as ``engine_trie_node.py``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from .{name} import generate as _decode
 
 
 def generate(model, **arguments):
-    """Have the model prepare the call as always, and decode with the strategy."""
+    """Call `generate` as usual, with the strategy as the decoding function."""
     return model.generate(**arguments, custom_generate=_decode)
 '''
 
@@ -64,23 +63,24 @@ output = model.generate(
 print(tokenizer.decode(output[0]))
 ```
 
-| argument | what it does | values |
+| argument | description | values |
 |---|---|---|
 {settings}
 
-The code in `custom_generate/` is complete: it needs {requirements}, and nothing else.
+The code in `custom_generate/` is complete; it only needs {requirements}.
 """
 
 
 def write(strategy: str, folder: Path) -> list[Path]:
-    """Write the strategy's folder; gives the files written."""
+    """Write the strategy's folder; return the files."""
     found = find(strategy)
     module = sys.modules[found.decode.__module__]
     if not _is_recipe(found):
-        able = [id for id, other in registered().items() if _is_recipe(other)]
-        near = did_you_mean(strategy, able)
+        recipes = [id for id, other in registered().items() if _is_recipe(other)]
+        near = did_you_mean(strategy, recipes)
         raise PlaygroundError(
-            f"{strategy} is no recipe for transformers{near or '; there are ' + ', '.join(able)}"
+            f"{strategy} cannot be written as a recipe"
+            f"{near or '; strategies that can: ' + ', '.join(recipes)}"
         )
     texts = {f"{_flat(part.__name__)}.py": _relative(part) for part in _parts(module)}
     texts["generate.py"] = _GENERATE.format(summary=found.summary, name=_flat(module.__name__))
@@ -97,7 +97,7 @@ def _is_recipe(strategy: Strategy) -> bool:
 
 
 def _parts(module: ModuleType) -> Iterator[ModuleType]:
-    """The module and every module of ours that it needs, directly or not."""
+    """The module, and every module of this repository that it imports, directly or not."""
     found = {module.__name__: module}
     queue = [module]
     while queue:
@@ -118,7 +118,7 @@ def _relative(module: ModuleType) -> str:
 
 
 def _flat(name: str) -> str:
-    """The name in one folder: a strategy keeps its own, the engine's modules say whose they are."""
+    """A module's name in the flat folder; strategies keep their names."""
     package, _, module = name.partition(".")
     return module if package == "strategies" else name.replace(".", "_")
 
@@ -132,7 +132,7 @@ def _readme(found: Strategy, module: ModuleType) -> str:
         description=found.description,
         sources=sources,
         name=found.id,
-        # Given, because an argument left out has the value the model's generation config has.
+        # All arguments: the model's generation config would replace those left out.
         arguments="".join(
             f"    {item.name}={item.default!r},\n" for item in settings if item.default is not None
         ),

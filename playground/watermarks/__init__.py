@@ -1,1 +1,1 @@
-"""The watermark lab without a page: human-written texts, attacks, and what a detector is worth."""
+"""The watermark lab: calibration, attacks and the effect of green lists."""

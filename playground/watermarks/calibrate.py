@@ -1,9 +1,8 @@
-"""What a watermark detector is worth: how often it finds a mark, how often it is wrong, and what
-the mark costs.
+"""Calibrates a watermark detector: its detection rate, its false positive rate, and the cost of the
+watermark in perplexity.
 
-Knows how to get the scores: human-written texts for false alarms, texts of the model for the rest.
-Texts and scores are kept in the user's cache folder, so another threshold costs nothing, and what
-was stopped goes on where it was.
+Human-written texts give the false positives, generated texts the rest. Texts and scores are cached:
+another threshold needs no new texts, and a stopped calibration resumes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from engine.settings import Limits
 from engine.watermark import detector
 from engine.watermark.detection import Detection
 from playground.lab import Playground
-from playground.watermarks import roc as rates
+from playground.watermarks import roc
 from playground.watermarks.attacks.registry import Stop, Stopped
 from playground.watermarks.calibration_result import (
     POWERS,
@@ -31,13 +30,13 @@ from playground.watermarks.calibration_result import (
 from playground.watermarks.calibration_spec import CalibrationSpec, check
 from playground.watermarks.disk_cache import DiskCache, default_folder
 from playground.watermarks.human_texts import Passage, edition, passages
-from playground.watermarks.text_generation import Order, Written, write
+from playground.watermarks.text_generation import GeneratedText, GenerationSpec, generate_texts
 
 __all__ = ["Calibration", "CalibrationSpec", "Progress", "calibrate"]
 
 _HUMAN = "scoring human-written texts"
-_TOGETHER = 50  # texts whose green lists are drawn at once: common words' serve many of them
-_SPARE = 4  # tokens past the length asked for: where a text is cut, its last ones may be read anew
+_TOGETHER = 50  # texts whose green lists are computed at once: many texts share them
+_SPARE = 4  # extra tokens: where a text is cut, the last ones may be tokenized differently
 _WIDE = Limits(detect_characters=10**8, green_lists=10**8)
 
 
@@ -49,37 +48,37 @@ def calibrate(
     folder: Path | None = None,
     keep: bool = True,
 ) -> Iterator[Progress]:
-    """Measure, and tell how far it has come; the last word has the `Calibration`.
+    """Measure; the last progress has the `Calibration`, unless ``stop`` was set.
 
-    Setting ``stop`` ends it within a tick, without one. ``folder`` is where texts and scores are
-    kept, the user's cache folder where none is given; ``keep`` False keeps nothing.
+    ``folder`` is for cached texts and scores, by default in the user's cache folder; ``keep`` False
+    disables the cache.
     """
     spec = spec or CalibrationSpec()
     check(spec, lab.limits)
-    shelf = DiskCache(lab.model, (folder or default_folder()) if keep else None)
-    return _Work(lab, spec, shelf, stop).run()
+    cache = DiskCache(lab.model, (folder or default_folder()) if keep else None)
+    return _Calibrating(lab, spec, cache, stop).run()
 
 
 class _Scored(NamedTuple):
-    """A text of the model, and its z-score after every token."""
+    """A generated text, and its z-score after every token."""
 
     sample: Sample
     after: list[float]
 
 
-class _Work:
-    """One calibration under way."""
+class _Calibrating:
+    """A running calibration."""
 
     def __init__(
-        self, lab: Playground, spec: CalibrationSpec, shelf: DiskCache, stop: Stop | None
+        self, lab: Playground, spec: CalibrationSpec, cache: DiskCache, stop: Stop | None
     ) -> None:
         self._lab = lab
         self._spec = spec
-        self._shelf = shelf
+        self._cache = cache
         self._stop = stop
 
     def run(self) -> Iterator[Progress]:
-        """The stages, one after the other."""
+        """Run all stages."""
         began, spec = time.perf_counter(), self._spec
         try:
             human = yield from self._human()
@@ -94,50 +93,50 @@ class _Work:
         yield Progress("done", 1, 1, "", result)
 
     def _human(self) -> Generator[Progress, None, list[Sample]]:
-        """The scores of human texts under every key."""
+        """The scores of the human-written texts under every key."""
         spec, texts = self._spec, _human_texts(self._lab, self._spec.length)
         samples: list[Sample] = []
         for key in range(spec.keys):
-            told = spec.detection(key)
-            name = {"what": "human", "from": edition(), "detection": told, "at": list(spec.at)}
-            kept = self._shelf.get(name)
-            if kept is None:
-                kept = []
+            detection = spec.detection(key)
+            name = {"what": "human", "from": edition(), "detection": detection, "at": list(spec.at)}
+            cached = self._cache.get(name)
+            if cached is None:
+                cached = []
                 for at, text in enumerate(texts):
                     self._check_stop()
                     yield Progress(_HUMAN, len(samples) + at, spec.keys * len(texts), "texts")
-                    if at % _TOGETHER == 0:  # what several texts share is then known for all
+                    if at % _TOGETHER == 0:  # fills the cache of green lists for all of them
                         joined = " ".join(one.text for one in texts[at : at + _TOGETHER])
-                        detector.detect(self._lab.model, joined, limits=_WIDE, **told)
-                    found = detector.detect(self._lab.model, text.text, **told)
+                        detector.detect(self._lab.model, joined, limits=_WIDE, **detection)
+                    found = detector.detect(self._lab.model, text.text, **detection)
                     after = _after(found, spec.length)
-                    kept.append([after[length - 1] for length in spec.at])
-                self._shelf.put(name, kept)
-            pairs = zip(texts, kept, strict=True)
+                    cached.append([after[length - 1] for length in spec.at])
+                self._cache.put(name, cached)
+            pairs = zip(texts, cached, strict=True)
             samples += [Sample(text.source, tuple(scores)) for text, scores in pairs]
         return samples
 
     def _marked(self, bias: float | None, texts: int) -> Generator[Progress, None, list[_Scored]]:
-        """The scores of texts that the model writes with a bias; 0 is without the mark."""
+        """The scores of texts generated with a bias; 0 is no watermark."""
         spec = self._spec
-        order = Order(texts, spec.length, spec.seed, spec.settings, spec.mark(bias))
-        mark = "without a mark" if bias == 0 else "" if bias is None else f"with bias {bias:g}"
-        stage = f"writing texts {mark}".strip()
-        written = yield from write(self._lab, order, stage, self._shelf, self._stop)
-        name = {**order.key(0, texts), "what": "scores", "detection": spec.detection()}
-        kept = self._shelf.get(name)
-        if kept is None:
-            kept = []
-            for text in written:
+        generation = GenerationSpec(texts, spec.length, spec.seed, spec.settings, spec.mark(bias))
+        mark = "without a watermark" if bias == 0 else "" if bias is None else f"with bias {bias:g}"
+        stage = f"generating texts {mark}".strip()
+        generated = yield from generate_texts(self._lab, generation, stage, self._cache, self._stop)
+        name = {**generation.key(0, texts), "what": "scores", "detection": spec.detection()}
+        cached = self._cache.get(name)
+        if cached is None:
+            cached = []
+            for text in generated:
                 self._check_stop()
-                yield Progress(f"scoring them, {mark}".strip(", "), len(kept), texts, "texts")
+                yield Progress(f"scoring them, {mark}".strip(", "), len(cached), texts, "texts")
                 found = detector.detect(self._lab.model, text.ids, **spec.detection())
                 assert found.round_trip is not None
-                kept.append([_after(found, spec.length), found.round_trip.score.z_score])
-            self._shelf.put(name, kept)
+                cached.append([_after(found, spec.length), found.round_trip.score.z_score])
+            self._cache.put(name, cached)
         return [
             _Scored(_sample(spec, text, bias, after, as_text), after)
-            for text, (after, as_text) in zip(written, kept, strict=True)
+            for text, (after, as_text) in zip(generated, cached, strict=True)
         ]
 
     def _check_stop(self) -> None:
@@ -146,14 +145,18 @@ class _Work:
 
 
 def _sample(
-    spec: CalibrationSpec, text: Written, bias: float | None, after: Sequence[float], as_text: float
+    spec: CalibrationSpec,
+    text: GeneratedText,
+    bias: float | None,
+    after: Sequence[float],
+    as_text: float,
 ) -> Sample:
     scores = tuple(after[length - 1] for length in spec.at)
     return Sample(text.source, scores, bias, as_text, text.surprisal)
 
 
 def _human_texts(lab: Playground, length: int) -> list[Passage]:
-    """The passages, joined where one alone is too short and cut where the length is reached."""
+    """The passages cut to the length; short ones are joined."""
     texts: list[Passage] = []
     parts: list[Passage] = []
     for passage in passages():
@@ -168,7 +171,7 @@ def _human_texts(lab: Playground, length: int) -> list[Passage]:
 
 
 def _after(found: Detection, length: int) -> list[float]:
-    """The z-score after every token; one that is not scored, or not there, leaves it as it was."""
+    """The z-score after every token; one that is not scored leaves it unchanged."""
     known = {point.position: point.z_score for point in detector.over_length(found)}
     after, z = [], 0.0
     for position in range(length):
@@ -189,7 +192,7 @@ def _result(
         [[sample.scores[place] for sample in samples] for samples in (human, marked)]
         for place in range(len(spec.at))
     ]
-    shares = rates.power([scored.after for scored in groups[0]], spec.threshold)
+    shares = roc.power([scored.after for scored in groups[0]], spec.threshold)
     costs = [cost([one.sample for one in group], spec.threshold) for group in groups]
     return Calibration(
         model=model,
@@ -201,11 +204,11 @@ def _result(
             at_length(length, null, scores, spec.threshold)
             for length, (null, scores) in zip(spec.at, columns, strict=True)
         ),
-        roc=rates.roc(*columns[-1]),
+        roc=roc.roc(*columns[-1]),
         power=shares,
-        needed=tuple(Needed(power, rates.needed(shares, power)) for power in POWERS),
-        as_text=rates.above([one.as_text or 0.0 for one in marked], spec.threshold),
-        costs=tuple(sorted(costs, key=lambda told: told.bias or 0.0)),
+        needed=tuple(Needed(power, roc.needed(shares, power)) for power in POWERS),
+        as_text=roc.above([one.as_text or 0.0 for one in marked], spec.threshold),
+        costs=tuple(sorted(costs, key=lambda cost: cost.bias or 0.0)),
         seconds=seconds,
         human=tuple(human),
         marked=tuple(one.sample for group in groups for one in group),

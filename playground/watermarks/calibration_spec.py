@@ -1,7 +1,4 @@
-"""What a calibration is asked to measure, checked before anything runs.
-
-Knows what is allowed. Refuses to measure.
-"""
+"""The parameters of a calibration, and their checks."""
 
 from __future__ import annotations
 
@@ -13,14 +10,16 @@ from engine.errors import PlaygroundError
 from engine.settings import Limits, Setting
 from engine.watermark import config as marks
 
-# What a calibration itself decides about every run.
-_DECIDED = ("max_new_tokens", "min_new_tokens", "seed", "watermarking_config")
+# Settings that a calibration sets itself.
+_RESERVED = ("max_new_tokens", "min_new_tokens", "seed", "watermarking_config")
 _BOUNDS = (
-    Setting("texts", int, 100, "How many marked texts.", low=2, high=10_000),
-    Setting("length", int, 200, "Their length in tokens.", low=8, limit="max_new_tokens"),
-    Setting("others", int, 16, "How many texts for each further bias.", low=2, high=10_000),
-    Setting("keys", int, 3, "Under how many keys human texts are scored.", low=1, high=50),
-    Setting("seed", int, 0, "Where the random numbers start.", low=0, high=2**62),
+    Setting("texts", int, 100, "Number of marked texts.", low=2, high=10_000),
+    Setting("length", int, 200, "Length of each text in tokens.", low=8, limit="max_new_tokens"),
+    Setting("others", int, 16, "Number of texts for each further bias.", low=2, high=10_000),
+    Setting(
+        "keys", int, 3, "Number of keys under which human-written texts are scored.", low=1, high=50
+    ),
+    Setting("seed", int, 0, "Random seed.", low=0, high=2**62),
     Setting("threshold", float, 4.0, "The z-score above which a text counts as marked.", low=-1000),
     Setting("ignore_repeated", bool, True, "Count repeated n-grams once."),
 )
@@ -28,11 +27,11 @@ _BOUNDS = (
 
 @dataclass(frozen=True)
 class CalibrationSpec:
-    """What is to be measured.
+    """The parameters of a calibration.
 
-    ``fields`` are the watermark's own, ``settings`` those of sampling. Each of ``biases`` is tried
-    on ``others`` texts to see what it costs; 0 is no mark at all. Each human text is scored under
-    ``keys`` keys: on a text that nobody marked, a key that nobody used is as good as the right one.
+    ``fields`` are the watermark's settings, ``settings`` those of sampling. The cost of each of
+    ``biases`` is measured on ``others`` texts; 0 is no watermark. Each human-written text is scored
+    under ``keys`` keys, which gives more scores: on an unmarked text all keys are equally good.
     """
 
     scheme: str = "lefthash"
@@ -50,31 +49,31 @@ class CalibrationSpec:
 
     @property
     def at(self) -> tuple[int, ...]:
-        """The lengths at which texts are scored: those that there are, and the whole."""
+        """The lengths at which texts are scored, the whole length included."""
         return tuple(sorted({n for n in self.lengths if n < self.length} | {self.length}))
 
     @property
     def bias(self) -> float | None:
-        """What green tokens are given, where the scheme knows of such a thing."""
+        """The bias of green tokens, or None if the scheme has none."""
         known = marks.settings_for(self.scheme).get("bias")
         return None if known is None else float(self.fields.get("bias", known.default))
 
     def mark(self, bias: float | None) -> marks.Config | None:
-        """The watermark with another bias; 0 is none."""
+        """The watermark with another bias; None for a bias of 0."""
         if bias == 0:
             return None
         own = {} if bias is None else {"bias": bias}
         return marks.checked(self.scheme, {**self.fields, **own})
 
     def detection(self, key: int = 0) -> dict[str, Any]:
-        """What the detector is told: the right key, or one of the others, from 1 on."""
+        """The detector's arguments, with the right key (0) or another one (1, 2, …)."""
         fields = {name: value for name, value in self.fields.items() if name != "bias"}
-        told = {"scheme": self.scheme, "ignore_repeated": self.ignore_repeated, **fields}
+        arguments = {"scheme": self.scheme, "ignore_repeated": self.ignore_repeated, **fields}
         if key:
             config = marks.checked(self.scheme, fields).to_dict()
             name = "keys" if self.scheme == "synthid" else "hashing_key"
-            told[name] = _shifted(config[name], key)
-        return told
+            arguments[name] = _shifted(config[name], key)
+        return arguments
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -84,11 +83,11 @@ class CalibrationSpec:
 def _shifted(value: Any, key: int) -> Any:
     if isinstance(value, list | tuple):
         return [_shifted(one, key) for one in value]
-    return value - 7919 * key if value > 0 else value + 7919 * key  # away from the largest number
+    return value - 7919 * key if value > 0 else value + 7919 * key  # stays within range
 
 
 def check(spec: CalibrationSpec, limits: Limits) -> None:
-    """Refuse what cannot be measured, in words."""
+    """Raise `PlaygroundError` for invalid parameters."""
     marks.checked(spec.scheme, spec.fields)
     for bound in _BOUNDS:
         value = getattr(spec, bound.name)
@@ -99,10 +98,10 @@ def check(spec: CalibrationSpec, limits: Limits) -> None:
             raise PlaygroundError(f"lengths has {length!r}; it must be whole numbers above 0")
     if spec.bias is None and any(spec.biases):
         raise PlaygroundError(
-            f"{spec.scheme} has no bias; biases may only have 0, which is no mark"
+            f"{spec.scheme} has no bias; biases may only contain 0, which is no watermark"
         )
     for bias in spec.biases:
         spec.mark(bias)
-    for name in _DECIDED:
+    for name in _RESERVED:
         if name in spec.settings:
-            raise PlaygroundError(f"{name} is no setting of sampling that can be chosen here")
+            raise PlaygroundError(f"{name} is set by the calibration and cannot be changed")

@@ -1,7 +1,6 @@
-"""What took long to make, kept in the user's cache folder under everything that it depends on.
+"""A cache of JSON values on disk, keyed by the model and everything else a value depends on.
 
-Knows JSON files. A file appears whole or not at all, and one that cannot be read counts as not
-there. Refuses to know what is in them.
+Files are written atomically, and one that cannot be read counts as missing.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ import transformers
 from engine.models.embedded import cache_folder
 from engine.models.model import Model
 
-_FORM = 1  # of what is kept: count it up when that changes its meaning
+_VERSION = 1  # of the values: increment it when their meaning changes
 
 
 class DiskCache:
-    """One model's results. Without a folder nothing is kept."""
+    """The cached values of one model. Without a folder nothing is cached."""
 
     def __init__(self, model: Model, folder: Path | None) -> None:
         self._folder = folder
         self._model = _identity(model) if folder else {}
 
     def get(self, key: Mapping[str, Any]) -> Any:
-        """What was put there under this key, or None."""
+        """The value under this key, or None."""
         if self._folder is None:
             return None
         with suppress(OSError, ValueError, KeyError):
@@ -40,7 +39,7 @@ class DiskCache:
         return None
 
     def put(self, key: Mapping[str, Any], value: Any) -> None:
-        """Keep a value of JSON; a folder that cannot be written costs time later, nothing more."""
+        """Store a JSON value; a folder that cannot be written is ignored."""
         if self._folder is None:
             return
         with suppress(OSError):
@@ -52,23 +51,23 @@ class DiskCache:
 
     def _file(self, key: Mapping[str, Any]) -> Path:
         assert self._folder is not None
-        told = json.dumps({**self._model, **key}, sort_keys=True)
-        return self._folder / f"{hashlib.sha256(told.encode()).hexdigest()[:32]}.json"
+        text = json.dumps({**self._model, **key}, sort_keys=True)
+        return self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
 
 def default_folder() -> Path:
-    """Where calibrations are kept unless somebody says otherwise."""
+    """The default folder for calibrations."""
     return cache_folder() / "calibrations"
 
 
 def _identity(model: Model) -> dict[str, Any]:
-    """What makes a model's texts its own: a folder may hold other weights under the same name."""
+    """Identifies a model: another one may have the same name, but not the same weights."""
     parameters = list(model.module.parameters())
     digest = hashlib.sha256()
     for weights in (parameters[0], parameters[-1]):
         digest.update(weights.detach().flatten()[:4096].to("cpu", torch.float32).numpy().tobytes())
     return {
-        "form": _FORM,
+        "form": _VERSION,
         "model": model.name,
         "weights": digest.hexdigest(),
         "dtype": str(parameters[0].dtype),

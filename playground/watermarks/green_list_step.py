@@ -1,7 +1,7 @@
-"""What a green list did at one step of a run: which candidates were on it, before and after.
+"""The effect of a green list at one step of a run: its candidates before and after the bias.
 
-Knows traces and green lists. Refuses to draw. Probabilities are those the run captured; which of
-the candidates are green was not, and is worked out again from the key and the tokens before.
+Probabilities are those that the run captured. Which candidates are green is computed again from the
+key and the preceding tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.watermark import config as marks
 from engine.watermark.green_list import green_lists
 
 
-class Choice(NamedTuple):
+class Candidate(NamedTuple):
     """One candidate of a step, with its probability before and after the bias."""
 
     token: str
@@ -30,33 +30,32 @@ class Choice(NamedTuple):
 
 
 class GreenListStep(NamedTuple):
-    """One step. ``share`` is what part of the vocabulary is green; the two others are what part of
-    the captured probability is green."""
+    """One step of a run with a green list; ``share`` is the green share of the vocabulary."""
 
-    at: int  # place in the text, from 0
+    at: int  # position in the text, from 0
     share: float
     bias: float
     entropy: float  # before any processor, in nats
-    choices: tuple[Choice, ...]
+    choices: tuple[Candidate, ...]
 
     @property
     def green_before(self) -> float:
-        """Green candidates' probability without the bias."""
+        """The probability of the green candidates before the bias."""
         return sum(choice.before for choice in self.choices if choice.green)
 
     @property
     def green_after(self) -> float:
-        """Green candidates' probability with it."""
+        """The probability of the green candidates after the bias."""
         return sum(choice.after for choice in self.choices if choice.green)
 
     @property
     def captured(self) -> float:
-        """What the candidates have together without the bias; the rest was not captured."""
+        """The probability of all candidates before the bias; the rest was not captured."""
         return sum(choice.before for choice in self.choices)
 
 
 def watermark_of(settings: Mapping[str, Any]) -> marks.Config | None:
-    """The watermark a run was written with, if any; one that nobody can read is none."""
+    """The watermark of a run, or None if it has none or an invalid one."""
     try:
         return (
             marks.mark_to_write(given) if (given := settings.get("watermarking_config")) else None
@@ -66,21 +65,21 @@ def watermark_of(settings: Mapping[str, Any]) -> marks.Config | None:
 
 
 def explain(model: Model, trace: Trace, at: int) -> GreenListStep:
-    """What the green list did at a place of the best text, counted from 0 with what stood before.
-    A place that the run did not write is moved to the nearest one that it did."""
+    """The effect of the green list at a position of the best text, counted from 0 with the prefix
+    and moved to the nearest position that the run generated."""
     config = watermark_of(trace.settings)
     if not isinstance(config, WatermarkingConfig):
-        raise PlaygroundError("this run has no green list; SynthID marks by other means")
+        raise PlaygroundError("this run has no green list; SynthID uses none")
     if not trace.sequences or not trace.sequences[0].steps:
-        raise PlaygroundError("this run has written nothing that could be explained")
+        raise PlaygroundError("this run generated no tokens")
     path = [trace.steps[id] for id in trace.sequences[0].steps]
-    place = min(max(at - len(trace.prefix), 0), len(path) - 1)
-    step = path[place]
+    position = min(max(at - len(trace.prefix), 0), len(path) - 1)
+    step = path[position]
     if step.distribution is None or GREEN_LIST not in step.distribution.processors:
-        raise PlaygroundError("what the bias did at this step was not captured")
-    tokens = (*trace.prompt_tokens, *trace.prefix, *(one.token for one in path[:place]))
+        raise PlaygroundError("the effect of the bias at this step was not captured")
+    tokens = (*trace.prompt_tokens, *trace.prefix, *(one.token for one in path[:position]))
     before = tuple(token.id for token in tokens)
-    return _explained(model, config, step, step.distribution, before, len(trace.prefix) + place)
+    return _explained(model, config, step, step.distribution, before, len(trace.prefix) + position)
 
 
 def _explained(
@@ -97,7 +96,7 @@ def _explained(
     ids = [candidate.token.id for candidate in given.candidates]
     greens = _green(model, config, before, ids, vocabulary, size)
     choices = (
-        Choice(
+        Candidate(
             token=candidate.token.text,
             before=candidate.stages[stage - 1] if stage else candidate.raw,
             after=candidate.stages[stage],
@@ -117,13 +116,13 @@ def _green(
     vocabulary: int,
     size: int,
 ) -> list[bool]:
-    """Of each token whether it is on the list that stands after ``before``."""
+    """Whether each token is on the green list after the tokens ``before``."""
     width, selfhash = config.context_width, config.seeding_scheme == "selfhash"
     if len(before) < width:
-        return [False] * len(ids)  # the processor leaves such a step as it is
+        return [False] * len(ids)  # the processor does not change such a step
     scheme, key = config.seeding_scheme, config.hashing_key
     lists = green_lists(vocabulary, str(model.device), scheme, key, width)
-    known = width - selfhash  # a token that seeds its own list is part of the context
+    known = width - selfhash  # with selfhash the token itself is part of the context
     context = before[len(before) - known :] if known else ()
     draws = lists.draws([(*context, id) for id in ids], len(ids))
     return [draw.place < size for draw in draws]

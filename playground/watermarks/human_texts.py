@@ -1,7 +1,4 @@
-"""The human-written texts that come with the project: what no detector should take for a machine's.
-
-Knows the file they lie in. Refuses to know what they are used for.
-"""
+"""The human-written texts that come with the project, all in the public domain."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ _FILE = Path(__file__).with_name("human_texts.txt")
 
 
 class Passage(NamedTuple):
-    """A text somebody wrote, and who, where and when."""
+    """A text, and its author, work and year or chapter."""
 
     text: str
     source: str
@@ -22,7 +19,7 @@ class Passage(NamedTuple):
 
 @cache
 def passages() -> tuple[Passage, ...]:
-    """All of them, in the order of the file: addresses by year, then novels by chapter."""
+    """All passages in the order of the file: addresses by year, then novels by chapter."""
     blocks = _FILE.read_text(encoding="utf-8").split("\n@ ")[1:]
     parts = (block.strip().partition("\n") for block in blocks)
     return tuple(Passage(text, source) for source, _, text in parts)
@@ -30,5 +27,5 @@ def passages() -> tuple[Passage, ...]:
 
 @cache
 def edition() -> str:
-    """What tells these passages from others that may lie there one day."""
+    """A hash of the passages, which changes when they do."""
     return hashlib.sha256(_FILE.read_bytes()).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""How well a score tells two kinds of texts apart: rates, curves, and how sure they are.
+"""Detection rates with confidence intervals, and ROC curves.
 
-Knows two lists of numbers, scores of texts without a mark and with one; a text is called marked
-where its score is above a threshold. Refuses to know where scores come from.
+Takes the scores of unmarked texts (``null``) and of marked ones; a text is detected if its score is
+above a threshold.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from engine.watermark.statistics import binomial_tail
@@ -19,7 +20,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Rate:
-    """A share that was counted, and the interval the true one lies in 95 times in a hundred."""
+    """A share with its 95 % confidence interval."""
 
     count: int
     of: int
@@ -39,10 +40,10 @@ class RocPoint:
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """How many marked texts are found where few others are called marked.
+    """The share of marked texts that is found at a given false positive rate.
 
-    ``threshold`` is the lowest that keeps within the rate asked for among the texts there were;
-    ``resolved`` tells whether there were enough of them for such a rate to show at all.
+    ``asked`` is the given rate and ``threshold`` the lowest that keeps within it; ``resolved`` is
+    False if there are too few unmarked texts to measure such a rate.
     """
 
     asked: float
@@ -52,12 +53,14 @@ class OperatingPoint:
     resolved: bool
 
 
+@lru_cache(maxsize=10_000)
 def rate(count: int, of: int) -> Rate:
-    """A share with the interval of Clopper and Pearson, which never claims too much."""
+    """A share with its Clopper-Pearson interval, which covers the true share at least as often as
+    the confidence level says."""
     if not of:
         return Rate(0, 0, 0.0, 0.0, 1.0)
     half = (1 - CONFIDENCE) / 2
-    # The shares at which chance gives this many, or this few, in one case of forty.
+    # The shares at which so many, or so few, have a probability of ``half``.
     low = _solve(lambda share: binomial_tail(count, of, share) < half) if count else 0.0
     high = (
         _solve(lambda share: 1 - binomial_tail(count + 1, of, share) > half) if count < of else 1.0
@@ -74,40 +77,38 @@ def _solve(below: Callable[[float], bool]) -> float:
 
 
 def above(scores: Sequence[float], threshold: float) -> Rate:
-    """How many scores are above a threshold."""
+    """The share of scores above a threshold."""
     return rate(sum(score > threshold for score in scores), len(scores))
 
 
 def roc(null: Sequence[float], marked: Sequence[float]) -> tuple[RocPoint, ...]:
-    """Both rates at every threshold that makes a difference, strictest first."""
+    """Both rates at every distinct threshold, highest first."""
     ordered = [sorted(scores) for scores in (null, marked)]
     thresholds = sorted({*null, *marked}, reverse=True)
-    corners = [
+    points = [
         RocPoint(
             threshold, *(1 - bisect_right(scores, threshold) / len(scores) for scores in ordered)
         )
         for threshold in thresholds
     ]
-    return (*corners, RocPoint(min(thresholds) - 1, 1.0, 1.0))
+    return (*points, RocPoint(min(thresholds) - 1, 1.0, 1.0))
 
 
 def auc(null: Sequence[float], marked: Sequence[float]) -> float:
-    """The area under the ROC curve: how often a marked text scores above one without a mark, with
-    equal scores counted as half."""
-    corners = roc(null, marked)
+    """The area under the ROC curve: the probability that a marked text scores above an unmarked
+    one, with ties counted as half."""
+    points = roc(null, marked)
     return sum(
         (after.false_positives - before.false_positives)
         * (after.true_positives + before.true_positives)
         / 2
-        for before, after in pairwise(corners)
+        for before, after in pairwise(points)
     )
 
 
 def operating(null: Sequence[float], marked: Sequence[float], asked: float) -> OperatingPoint:
-    """How many marked texts are found at a rate of false alarms."""
-    allowed = math.floor(
-        asked * len(null) + 1e-9
-    )  # texts without a mark that may lie above the threshold
+    """The share of marked texts that is found at a false positive rate."""
+    allowed = math.floor(asked * len(null) + 1e-9)  # unmarked texts above the threshold
     threshold = sorted(null, reverse=True)[allowed] if allowed < len(null) else min(null)
     return OperatingPoint(
         asked, threshold, above(null, threshold), above(marked, threshold), allowed >= 1
@@ -123,8 +124,7 @@ def power(curves: Sequence[Sequence[float]], threshold: float) -> tuple[float, .
 
 
 def needed(shares: Sequence[float], power: float) -> int | None:
-    """The length from which on at least this share of texts is found; None where that is more
-    than there are tokens."""
-    lacking = [length for length, share in enumerate(shares, start=1) if share < power]
-    least = lacking[-1] + 1 if lacking else 1
+    """The length from which on at least this share of texts is found; None if no length does."""
+    below_power = [length for length, share in enumerate(shares, start=1) if share < power]
+    least = below_power[-1] + 1 if below_power else 1
     return least if least <= len(shares) else None

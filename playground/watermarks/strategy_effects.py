@@ -1,97 +1,89 @@
-"""Where a way of decoding weakens a mark, and why: one sentence for each.
+"""How a decoding strategy affects a watermark: one sentence for each strategy and scheme.
 
-Knows what transformers' processors do and when a strategy asks them. Refuses to measure.
+A strategy without a text of its own gets the text of its kind: it drafts, it keeps beams, it runs
+foreign code, or nothing is known about it.
 """
 
 from __future__ import annotations
 
-_SAMPLE = (
-    "Drawing is what both schemes are made for: the mark is weak only where the model is sure, and "
-    "where a low temperature, top-k or top-p leaves few tokens for the bias to choose between."
-)
-_GREEDY = (
-    "Greedy decoding changes its mind only where a green token lies within the bias of the best: "
-    "where the model is sure nothing changes, and a text that goes in circles repeats its n-grams, "
-    "which are evidence only once."
-)
-_BEAMS = (
-    "Beams add the bias to the scores they compare, so the search itself looks for green texts. "
-    "But such texts repeat themselves, and repeated n-grams are evidence only once: far fewer "
-    "tokens count."
-)
-_DRAFTS = (
-    "Drafts do not weaken the mark: what is kept is what the marked model would have written. It "
-    "may cost speed instead, as drafts that miss a green token are rejected."
-)
+import strategies
 
-GREEN = {
-    "sample": _SAMPLE,
-    "greedy": _GREEDY,
-    "beam_search": _BEAMS,
-    "beam_sample": _BEAMS,
-    "diverse_beam_search": _BEAMS
-    + " Groups also avoid each other's tokens, whatever colour these have.",
-    "constrained_beam_search": _BEAMS
-    + " A word that must appear is written whatever colour it has.",
-    "contrastive_search": (
-        "The bias makes green tokens more probable among the few candidates, but likeness to the "
-        "text so far has its say after that and may turn a green token down."
-    ),
-    "dola": (
-        "DoLa cuts all but the tokens the last layer finds likely before the bias is added: often "
-        "few are left, and none of them green."
-    ),
-    "speculative": _DRAFTS,
-    "universal_speculative": _DRAFTS,
-    "early_exit": _DRAFTS,
-    "medusa": _DRAFTS,
-    "prompt_lookup": (
-        "Copied words are kept only where the marked model takes them too, so the mark is as "
-        "strong as without copies; but what is copied often repeats an n-gram, which is evidence "
-        "only once."
-    ),
-    "custom": "This decoding is somebody's own: what it does with the bias is not known here.",
-}
-_ROWS = (
-    "SynthID's processor remembers the last tokens of each row, and beams change rows: it may have "
-    "hashed another beam's context, and such a token carries no mark that can be found."
+_BEAMS = (
+    "Beam search adds the bias to the scores it compares, so it searches for green texts. Such "
+    "texts repeat themselves, and repeated n-grams count only once: far fewer tokens are scored."
 )
-_REMEMBERS = (
-    "SynthID's processor remembers every token it saw, also of drafts that are thrown away: it is "
-    "not offered with drafts."
+_SYNTHID_BEAMS = (
+    "SynthID's processor keeps the last tokens of each row, and beams change rows: it may hash "
+    "another beam's context, and the detector finds no mark in such a token."
 )
-SYNTHID = {
+_GREEN_LIST = {
     "sample": (
-        "SynthID's tournament is made for drawing: it says little where the model is sure, and "
-        "where a low temperature, top-k or top-p leaves few tokens to compete."
+        "Sampling suits both schemes. The mark is weak only where the model's entropy is low, or "
+        "where a low temperature, top-k or top-p leaves few tokens to choose from."
     ),
     "greedy": (
-        "SynthID is made for draws. Greedy decoding always takes the winner of the changed scores: "
-        "the mark may be strong, but words do become likelier by it, and repeated contexts are "
-        "left unmarked."
+        "Greedy decoding changes a token only if a green one is within the bias of the best. Where "
+        "entropy is low nothing changes, and in repetitive texts the repeated n-grams count only "
+        "once."
     ),
-    "beam_search": _ROWS,
-    "beam_sample": _ROWS,
-    "diverse_beam_search": _ROWS,
-    "constrained_beam_search": _ROWS,
+    "diverse_beam_search": f"{_BEAMS} Groups also avoid each other's tokens, green or not.",
+    "constrained_beam_search": f"{_BEAMS} A required word is written whether it is green or not.",
     "contrastive_search": (
-        "SynthID is made for draws. Contrastive search weighs a few candidates against likeness "
-        "instead, so the tournament only shifts who is weighed."
+        "The bias raises green tokens among the few candidates, but the similarity penalty is "
+        "applied after it and may reject a green token."
     ),
     "dola": (
-        "SynthID is made for draws. DoLa takes the best of the few tokens it has not cut, so the "
-        "mark shows only where the tournament tips their order."
+        "DoLa keeps only tokens that the last layer finds likely before the bias is added: often "
+        "few are left, and none of them green."
     ),
-    "speculative": _REMEMBERS,
-    "universal_speculative": _REMEMBERS,
-    "early_exit": _REMEMBERS,
-    "medusa": _REMEMBERS,
-    "prompt_lookup": _REMEMBERS,
-    "custom": "This decoding is somebody's own: what it does with the mark is not known here.",
+    "prompt_lookup": (
+        "Copied tokens are accepted only if the marked model agrees, so the mark is as strong as "
+        "without drafts. But copies often repeat an n-gram, which counts only once."
+    ),
 }
-_UNKNOWN = "What this strategy does to a mark is not known here."
+_SYNTHID = {
+    "sample": (
+        "SynthID's tournament is designed for sampling. The mark is weak where the model's entropy "
+        "is low, or where a low temperature, top-k or top-p leaves few tokens to compete."
+    ),
+    "greedy": (
+        "SynthID is designed for sampling. Greedy decoding always takes the winner of the changed "
+        "scores: the mark may be strong, but it changes which words are likely, and repeated "
+        "contexts stay unmarked."
+    ),
+    "contrastive_search": (
+        "SynthID is designed for sampling. Contrastive search ranks a few candidates by similarity "
+        "as well, so the tournament only changes which tokens are candidates."
+    ),
+    "dola": (
+        "SynthID is designed for sampling. DoLa takes the best of the few tokens it keeps, so the "
+        "mark shows only where the tournament changes their order."
+    ),
+}
+# By the kind of strategy: (green list, SynthID).
+_DRAFTS = (
+    "Drafts do not weaken the mark: accepted tokens are those the marked model would choose. They "
+    "may cost speed, since drafts that miss a green token are rejected.",
+    "SynthID's processor keeps every token it has seen, rejected drafts included: it cannot be "
+    "used with drafts.",
+)
+_FOREIGN = ("The effect is not known: this strategy runs your own code.",) * 2
+_UNKNOWN = ("The effect of this strategy on a watermark is not known.",) * 2
 
 
 def watermark_effect(strategy: str, scheme: str) -> str:
-    """What a strategy does to a mark of this scheme."""
-    return (SYNTHID if scheme == "synthid" else GREEN).get(strategy, _UNKNOWN)
+    """How a strategy affects a watermark of this scheme."""
+    synthid = scheme == "synthid"
+    own = (_SYNTHID if synthid else _GREEN_LIST).get(strategy)
+    return own or _of_kind(strategy)[synthid]
+
+
+def _of_kind(strategy: str) -> tuple[str, ...]:
+    found = strategies.registered().get(strategy)
+    if found is None:
+        return _UNKNOWN
+    if found.foreign:
+        return _FOREIGN
+    if found.drafts:
+        return _DRAFTS
+    return (_BEAMS, _SYNTHID_BEAMS) if "num_beams" in found.own_settings else _UNKNOWN

@@ -1,8 +1,7 @@
-"""Many texts from one model, each from a prompt of its own, several in every pass.
+"""Generates many texts, several in each forward pass, and caches them.
 
-Knows how to have texts written and kept. Refuses to judge them. Prompts are the openings of the
-human-written passages; every text has the length asked for, because an end token is not allowed
-before it.
+Each text has its own prompt, the opening of a human-written passage. All texts have the same
+length: the end token is not allowed before it.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ PROMPT_TOKENS = 20
 
 
 @dataclass(frozen=True)
-class Written:
-    """A text the model wrote, and what the model without a mark thinks of it, in nats a token."""
+class GeneratedText:
+    """A generated text, and its surprisal under the unmarked model in nats per token."""
 
     source: str
     ids: tuple[int, ...]
@@ -35,17 +34,17 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Order:
-    """What is to be written: text by text the next prompt and the next seed."""
+class GenerationSpec:
+    """What to generate. Each text has the next prompt and the next seed."""
 
     texts: int
     length: int
     seed: int
-    settings: Mapping[str, Any]  # of sampling
+    settings: Mapping[str, Any]  # sampling settings
     mark: Config | None = None
 
     def key(self, start: int, end: int) -> dict[str, Any]:
-        """What texts ``start`` up to ``end`` depend on."""
+        """The cache key of the texts from ``start`` up to ``end``."""
         return {
             "what": "texts",
             "prompts": [edition(), PROMPT_TOKENS],
@@ -57,50 +56,52 @@ class Order:
         }
 
 
-def write(
-    lab: Playground, order: Order, stage: str, shelf: DiskCache, stop: Stop | None
-) -> Generator[Progress, None, list[Written]]:
-    """Have texts written, those that are kept apart; tells how many tokens there are so far."""
-    written: list[Written] = []
-    # Half of the cache is left to whoever else asks the model something.
-    room = lab.limits.positions // (2 * (order.length + PROMPT_TOKENS))
+def generate_texts(
+    lab: Playground, spec: GenerationSpec, stage: str, cache: DiskCache, stop: Stop | None
+) -> Generator[Progress, None, list[GeneratedText]]:
+    """Generate the texts that are not cached; yield the number of tokens so far."""
+    texts: list[GeneratedText] = []
+    # Leave half of the KV cache to other requests.
+    room = lab.limits.positions // (2 * (spec.length + PROMPT_TOKENS))
     batch = max(1, min(lab.limits.rows, room))
-    for start in range(0, order.texts, batch):
-        end = min(start + batch, order.texts)
-        kept = shelf.get(order.key(start, end))
-        if kept is None:
-            new = yield from _batch(lab, order, range(start, end), stage, stop)
-            kept = [asdict(text) for text in new]
-            shelf.put(order.key(start, end), kept)
-        written += [Written(one["source"], tuple(one["ids"]), one["surprisal"]) for one in kept]
-        yield Progress(stage, end * order.length, order.texts * order.length, "tokens")
-    return written
+    for start in range(0, spec.texts, batch):
+        end = min(start + batch, spec.texts)
+        cached = cache.get(spec.key(start, end))
+        if cached is None:
+            new = yield from _batch(lab, spec, range(start, end), stage, stop)
+            cached = [asdict(text) for text in new]
+            cache.put(spec.key(start, end), cached)
+        texts += [
+            GeneratedText(one["source"], tuple(one["ids"]), one["surprisal"]) for one in cached
+        ]
+        yield Progress(stage, end * spec.length, spec.texts * spec.length, "tokens")
+    return texts
 
 
 def _batch(
-    lab: Playground, order: Order, numbers: range, stage: str, stop: Stop | None
-) -> Generator[Progress, None, list[Written]]:
-    """Texts that are written side by side, in one pass a tick."""
-    prompts = [_prompt(lab, order.seed, number) for number in numbers]
-    asked = [
-        (text, ("sample", {**order.settings, "seed": order.seed + number}))
+    lab: Playground, spec: GenerationSpec, numbers: range, stage: str, stop: Stop | None
+) -> Generator[Progress, None, list[GeneratedText]]:
+    """Generate texts side by side, in one forward pass per tick."""
+    prompts = [_prompt(lab, spec.seed, number) for number in numbers]
+    runs = [
+        (text, ("sample", {**spec.settings, "seed": spec.seed + number}))
         for number, (_, text) in zip(numbers, prompts, strict=True)
     ]
-    shared: dict[str, Any] = {"max_new_tokens": order.length, "min_new_tokens": order.length}
-    if order.mark is not None:
-        shared["watermarking_config"] = order.mark
+    shared: dict[str, Any] = {"max_new_tokens": spec.length, "min_new_tokens": spec.length}
+    if spec.mark is not None:
+        shared["watermarking_config"] = spec.mark
     traces: dict[int, Trace] = {}
-    done = numbers.start * order.length
-    for update in lab.stream_each(asked, stop=stop, **shared):
+    done = numbers.start * spec.length
+    for update in lab.stream_each(runs, stop=stop, **shared):
         done += len(update.steps)
         if update.trace is not None:
             traces[update.run] = update.trace
-        yield Progress(stage, done, order.texts * order.length, "tokens")
-    return [_written(traces[run], source) for run, (source, _) in enumerate(prompts)]
+        yield Progress(stage, done, spec.texts * spec.length, "tokens")
+    return [_text(traces[run], source) for run, (source, _) in enumerate(prompts)]
 
 
 def _prompt(lab: Playground, seed: int, number: int) -> tuple[str, str]:
-    """Where a prompt is from, and the opening words; all passages serve once before any again."""
+    """A prompt's source and text; every passage is used once before any is used again."""
     known = passages()
     order = Random(seed).sample(range(len(known)), len(known))
     passage = known[order[number % len(known)]]
@@ -108,11 +109,11 @@ def _prompt(lab: Playground, seed: int, number: int) -> tuple[str, str]:
     return passage.source, lab.speller.text(ids[:PROMPT_TOKENS], fresh=True)
 
 
-def _written(trace: Trace, source: str) -> Written:
+def _text(trace: Trace, source: str) -> GeneratedText:
     if trace.stop.rule == "cancelled":
         raise Stopped
     if trace.error:
         raise PlaygroundError(trace.error)
     [text] = trace.sequences
     raw = [trace.steps[step].raw for step in text.steps]
-    return Written(source, text.token_ids, -fmean(log for log in raw if log is not None))
+    return GeneratedText(source, text.token_ids, -fmean(log for log in raw if log is not None))

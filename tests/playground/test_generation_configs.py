@@ -36,19 +36,17 @@ def lab() -> Playground:
 
 
 @pytest.mark.parametrize(("fields", "strategy"), STRATEGIES)
-def test_a_config_runs_the_strategy_transformers_would_pick(
+def test_config_runs_the_strategy_that_transformers_picks(
     fields: dict[str, Any], strategy: str, lab: Playground
 ) -> None:
     [trace] = lab.compare(PROMPT, [GenerationConfig(**fields)], max_new_tokens=6)
     assert (trace.strategy, trace.error) == (strategy, None)
-    told = {name: trace.settings[name] for name in fields if name in trace.settings}
-    assert told == {name: value for name, value in fields.items() if name in told}
+    printed = {name: trace.settings[name] for name in fields if name in trace.settings}
+    assert printed == {name: value for name, value in fields.items() if name in printed}
 
 
 @pytest.mark.parametrize("fields", [{}, {"do_sample": True, "top_k": 7}, {"num_beams": 3}])
-def test_a_config_writes_what_generate_writes_with_it(
-    fields: dict[str, Any], lab: Playground
-) -> None:
+def test_config_gives_the_tokens_of_generate(fields: dict[str, Any], lab: Playground) -> None:
     config = GenerationConfig(**fields, max_new_tokens=9, repetition_penalty=1.2)
     set_seed(4)
     expected, _ = generate(lab.model, PROMPT, {"generation_config": config}, seed=4)
@@ -56,12 +54,12 @@ def test_a_config_writes_what_generate_writes_with_it(
     assert [list(sequence.token_ids) for sequence in trace.sequences] == expected
 
 
-def test_arguments_overrule_a_config_as_they_do_in_generate(lab: Playground) -> None:
+def test_arguments_override_a_config_as_in_generate(lab: Playground) -> None:
     [trace] = lab.compare(PROMPT, [GenerationConfig(max_new_tokens=9)], max_new_tokens=3)
     assert len(trace.sequences[0].token_ids) == 3
 
 
-def test_a_length_with_the_prompt_in_it_is_understood(lab: Playground) -> None:
+def test_max_length_counts_the_prompt(lab: Playground) -> None:
     [trace] = lab.compare(PROMPT, [GenerationConfig(max_length=len(PROMPT) + 5)])
     assert len(trace.sequences[0].token_ids) == 5
     behind = Playground(tiny("t5"))
@@ -69,7 +67,7 @@ def test_a_length_with_the_prompt_in_it_is_understood(lab: Playground) -> None:
     assert len(trace.sequences[0].token_ids) <= 4
 
 
-def test_the_models_own_config_fills_in_what_is_not_given() -> None:
+def test_missing_settings_come_from_the_config_of_the_model() -> None:
     model = tiny("gpt2")
     own = model.module.generation_config
     try:
@@ -82,7 +80,7 @@ def test_the_models_own_config_fills_in_what_is_not_given() -> None:
 
 
 @pytest.mark.parametrize(("fields", "strategy"), STRATEGIES)
-def test_a_run_saved_as_a_config_runs_again(
+def test_run_saved_as_a_config_gives_the_same_tokens(
     fields: dict[str, Any], strategy: str, lab: Playground, tmp_path: Path
 ) -> None:
     config = lab.configuration(GenerationConfig(**fields), max_new_tokens=6)
@@ -93,7 +91,7 @@ def test_a_run_saved_as_a_config_runs_again(
     assert second.sequences == first.sequences
 
 
-def test_words_are_saved_as_tokens_and_changes_are_told(lab: Playground) -> None:
+def test_words_are_saved_as_tokens_and_changes_are_listed(lab: Playground) -> None:
     own = lab.model.module.generation_config
     config = lab.configuration(("sample", {"top_p": 0.7}), bad_words_ids=["x"])
     changed = configs.changes(own, config)
@@ -106,7 +104,7 @@ def test_words_are_saved_as_tokens_and_changes_are_told(lab: Playground) -> None
 @pytest.mark.parametrize(
     "mark", [{"ngram_len": 3, "keys": [5, 6]}, {"bias": 1.5, "seeding_scheme": "selfhash"}]
 )
-def test_either_kind_of_watermark_is_saved_and_loaded(
+def test_both_kinds_of_watermark_are_saved_and_loaded(
     mark: dict[str, Any], lab: Playground, tmp_path: Path
 ) -> None:
     config = lab.configuration(("sample", {"watermarking_config": mark}))
@@ -123,7 +121,7 @@ def test_either_kind_of_watermark_is_saved_and_loaded(
         ("early_exit", {"assistant_early_exit": 1, "trained_exit": False}, "trained_exit"),
     ],
 )
-def test_what_no_config_can_hold_is_refused(
+def test_settings_without_a_config_field_raise(
     lab: Playground, id: str, settings: dict[str, Any], lost: str
 ) -> None:
     with pytest.raises(PlaygroundError, match=f"no field for {lost}"):
@@ -134,23 +132,23 @@ def test_what_no_config_can_hold_is_refused(
     ("text", "words"),
     [
         ("no json", "no generation config"),
-        ("[1]", "it is no JSON object"),
+        ("[1]", "it is not a JSON object"),
         ('{"num_beam": 3}', "did you mean 'num_beams'"),
     ],
 )
-def test_a_bad_file_is_refused_in_words(text: str, words: str, tmp_path: Path) -> None:
+def test_invalid_file_raises(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text(text)
     with pytest.raises(PlaygroundError, match=words):
         configs.load(tmp_path / "bad.json")
 
 
-def test_a_missing_file_is_told_with_one_that_is_near(tmp_path: Path) -> None:
+def test_missing_file_raises_with_a_suggestion(tmp_path: Path) -> None:
     (tmp_path / "creative.json").write_text("{}")
     with pytest.raises(PlaygroundError, match=r"did you mean 'creative\.json'"):
         configs.load(tmp_path / "creativ.json")
 
 
-def test_the_command_line_saves_shows_and_runs_configs(
+def test_config_command_saves_and_shows_configs_that_compare_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = tiny("llama")
@@ -161,12 +159,12 @@ def test_the_command_line_saves_shows_and_runs_configs(
         arguments = ["config", str(folder), "--save", name, "--run", run, "--model", str(home)]
         assert main([*arguments, "--set", "max_new_tokens=4"]) == 0
     assert main(["config", str(folder), "--model", str(home)]) == 0
-    told = capsys.readouterr().out
-    assert "creative.json, sample" in told and "careful.json, contrastive_search" in told
-    assert "top_p: None -> 0.9" in told and "the model's own" in told
+    printed = capsys.readouterr().out
+    assert "creative.json, sample" in printed and "careful.json, contrastive_search" in printed
+    assert "top_p: None -> 0.9" in printed and "the model's own" in printed
     assert json.loads((folder / "creative.json").read_text())["top_p"] == 0.9
     files = [f"{folder}/{name}.json" for name in ("creative", "careful")]
     runs = [word for file in files for word in ("--config", file)]
     assert main(["compare", PROMPT, *runs, "--model", str(home)]) == 0
-    told = capsys.readouterr().out
-    assert "# sample" in told and "# contrastive_search" in told and "4 new tokens" in told
+    printed = capsys.readouterr().out
+    assert "# sample" in printed and "# contrastive_search" in printed and "4 new tokens" in printed

@@ -1,4 +1,4 @@
-"""The Python API: what it gives, and what it says to bad input."""
+"""The Python API: results, and errors for invalid input."""
 
 import gc
 from typing import Any
@@ -28,11 +28,11 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "an unknown strategy": ("hi", ["greedie"], {}, "did you mean 'greedy'"),
     "a setting of another strategy": ("hi", [("greedy", {"top_p": 0.9})], {}, "unknown setting"),
     "a misspelt shared setting": ("hi", ["greedy"], {"repetition_penalti": 1.2}, "did you mean"),
-    "a strategy that is none": ("hi", [("greedy",)], {}, "its name, or as"),
-    "a setting that makes it another": ("hi", ["greedy"], {"do_sample": True}, "always has False"),
+    "not a strategy": ("hi", [("greedy",)], {}, "its name, or as"),
+    "another value of a fixed setting": ("hi", ["greedy"], {"do_sample": True}, "always has False"),
     "no strategy": ("hi", [], {}, "there is no strategy to run"),
     "seven strategies": ("hi", ["greedy"] * 7, {}, "at most 6 run side by side"),
-    "more returned than kept": (
+    "more sequences than beams": (
         "hi",
         [("beam_search", {"num_beams": 2, "num_return_sequences": 3})],
         {},
@@ -41,10 +41,10 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "a word that is several tokens": ("hi", ["greedy"], {"suppress_tokens": ["fox"]}, "single"),
     "a token id past the vocabulary": ("hi", ["greedy"], {"bad_words_ids": [[9999]]}, "token ids"),
     "a bias without a number": ("hi", ["greedy"], {"sequence_bias": {"a": "b"}}, "a number for"),
-    "a watermark of no kind": ("hi", ["greedy"], {"watermarking_config": {"x": 1}}, "watermark"),
+    "an unknown watermark": ("hi", ["greedy"], {"watermarking_config": {"x": 1}}, "watermark"),
     "an empty stop string": ("hi", ["greedy"], {"stop_strings": [""]}, "stop_strings"),
     "a chat without a template": ([{"role": "user", "content": "hi"}], ["greedy"], {}, "template"),
-    "a chat that is none": ([{"text": "hi"}], ["greedy"], {}, "a chat is a list"),
+    "not a chat": ([{"text": "hi"}], ["greedy"], {}, "a chat is a list"),
 }
 
 
@@ -54,7 +54,7 @@ def lab() -> Playground:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_refused_in_words_and_leaves_nothing(name: str, lab: Playground) -> None:
+def test_invalid_input_raises_and_frees_its_memory(name: str, lab: Playground) -> None:
     prompt, choices, shared, words = BAD[name]
     lab.compare("ok", ["greedy"], max_new_tokens=2)
     gc.collect()
@@ -66,32 +66,32 @@ def test_bad_input_is_refused_in_words_and_leaves_nothing(name: str, lab: Playgr
     assert lab.compare("ok", ["greedy"], max_new_tokens=2)[0].error is None
 
 
-def test_what_makes_a_strategy_may_be_repeated(lab: Playground) -> None:
+def test_fixed_settings_may_be_given_with_their_value(lab: Playground) -> None:
     [trace] = lab.compare("hi", [("sample", {"do_sample": True, "num_beams": 1})], max_new_tokens=2)
     assert trace.error is None
 
 
-def test_a_stream_raises_before_it_begins(lab: Playground) -> None:
+def test_stream_raises_when_it_is_called(lab: Playground) -> None:
     with pytest.raises(PlaygroundError):
         lab.stream("", ["greedy"])
 
 
-def test_a_stream_tells_every_step_and_ends_with_the_traces(lab: Playground) -> None:
+def test_stream_yields_every_step_and_ends_with_the_traces(lab: Playground) -> None:
     choices = ["greedy", ("beam_search", {"num_beams": 3})]
-    told: dict[int, dict[int, Any]] = {0: {}, 1: {}}
+    streamed: dict[int, dict[int, Any]] = {0: {}, 1: {}}
     traces = {}
     for update in lab.stream("hello", choices, max_new_tokens=9):
         assert update.run not in traces
-        told[update.run].update({step.id: step for step in update.steps})
-        assert update.lead is None or update.lead in told[update.run]
+        streamed[update.run].update({step.id: step for step in update.steps})
+        assert update.lead is None or update.lead in streamed[update.run]
         if update.trace is not None:
             traces[update.run] = update.trace
     for run, trace in traces.items():
-        assert tuple(told[run].values()) == trace.steps
+        assert tuple(streamed[run].values()) == trace.steps
     assert list(traces) and len(traces) == 2
 
 
-def test_words_stand_for_their_tokens_with_and_without_a_space(embedded: Playground) -> None:
+def test_words_become_tokens_with_and_without_a_leading_space(embedded: Playground) -> None:
     prompt = "The capital of France is"
     [free] = embedded.compare(prompt, ["greedy"], max_new_tokens=3)
     assert "Paris" in free.text
@@ -106,7 +106,7 @@ def test_words_stand_for_their_tokens_with_and_without_a_space(embedded: Playgro
     assert cut & paris
 
 
-def test_the_rule_that_ended_a_text_is_named(embedded: Playground) -> None:
+def test_trace_names_the_rule_that_ended_the_text(embedded: Playground) -> None:
     prompt = "The capital of France is"
     stopped, ended, timed, long = embedded.compare(
         prompt,
@@ -124,7 +124,7 @@ def test_the_rule_that_ended_a_text_is_named(embedded: Playground) -> None:
     assert (long.stop.rule, long.stop.detail) == ("length", "4 new tokens")
 
 
-def test_a_chat_goes_through_the_models_own_template(embedded: Playground) -> None:
+def test_chat_uses_the_chat_template_of_the_model(embedded: Playground) -> None:
     messages = [{"role": "user", "content": "Say hello."}]
     [trace] = embedded.compare(messages, ["greedy"], max_new_tokens=4)
     assert trace.prompt == embedded.model.tokenizer.apply_chat_template(
@@ -136,7 +136,7 @@ def test_a_chat_goes_through_the_models_own_template(embedded: Playground) -> No
     assert [token.id for token in trace.prompt_tokens] == list(ids)
 
 
-def test_settings_come_from_the_models_own_config_unless_they_are_given() -> None:
+def test_settings_default_to_the_generation_config_of_the_model() -> None:
     model = tiny("qwen3")
     config = model.module.generation_config
     before = config.top_k
@@ -151,7 +151,7 @@ def test_settings_come_from_the_models_own_config_unless_they_are_given() -> Non
     assert given.settings["top_k"] == 3 and given.steps[0].distribution.kept == 3
 
 
-def test_raw_numbers_are_the_models_and_final_ones_the_strategys(embedded: Playground) -> None:
+def test_raw_values_are_before_and_final_values_after_the_processors(embedded: Playground) -> None:
     prompt = "Once upon a time"
     [trace] = embedded.compare(
         prompt, [("sample", {"temperature": 0.5, "top_k": 5})], max_new_tokens=3
@@ -181,7 +181,7 @@ def test_raw_numbers_are_the_models_and_final_ones_the_strategys(embedded: Playg
             )
 
 
-def test_limits_are_the_operators() -> None:
+def test_limits_of_the_playground_apply() -> None:
     lab = Playground(tiny("llama"), limits=Limits(max_new_tokens=5, rows=2, strategies=1))
     with pytest.raises(PlaygroundError, match="at most 5"):
         lab.compare("hi", ["greedy"], max_new_tokens=6)
@@ -191,7 +191,7 @@ def test_limits_are_the_operators() -> None:
         lab.compare("hi", ["greedy", "sample"], max_new_tokens=5)
 
 
-def test_a_prompt_of_many_chunks_is_read_as_generate_reads_it(embedded: Playground) -> None:
+def test_prompt_of_several_chunks_gives_the_tokens_of_generate(embedded: Playground) -> None:
     prompt = "The old harbour town woke slowly, and the gulls cried. " * 60
     ids = embedded.model.tokenizer(prompt, return_tensors="pt").input_ids
     assert ids.shape[1] > CHUNK

@@ -30,34 +30,34 @@ def noted(trace, notes):
     return replace(trace, steps=steps)
 
 
-def test_a_chains_figures_are_those_computed_by_hand(greedy_trace):
-    told = run_metrics(greedy_trace)
+def test_metrics_of_a_chain_agree_with_manual_results(greedy_trace):
+    found = run_metrics(greedy_trace)
     probabilities = (0.8, 0.4, 0.05, 0.005, 0.95)
     mean = math.log(math.prod(probabilities)) / 5
-    assert (told.tokens, told.captured) == (5, 5)
-    assert (told.seconds, told.tokens_per_second) == (1.25, 4.0)  # five ticks of 250 ms
-    assert (told.forward_passes, told.draft_passes, told.nodes) == (5, 0, 10)
-    assert told.mean_log_probability == pytest.approx(mean)
-    assert told.perplexity == pytest.approx(math.prod(probabilities) ** (-1 / 5))
-    assert told.mean_entropy == 1.5
-    assert (told.mean_rank, told.first_share) == (1.0, 1.0)
-    assert (told.distinct_2, told.repetition) == (1.0, 0.0)
-    assert (told.green_share, told.drafted, told.accepted, told.score) == (None,) * 4
-    assert (told.stop, told.detail) == ("length", "max_new_tokens=5")
+    assert (found.tokens, found.captured) == (5, 5)
+    assert (found.seconds, found.tokens_per_second) == (1.25, 4.0)  # five ticks of 250 ms
+    assert (found.forward_passes, found.draft_passes, found.nodes) == (5, 0, 10)
+    assert found.mean_log_probability == pytest.approx(mean)
+    assert found.perplexity == pytest.approx(math.prod(probabilities) ** (-1 / 5))
+    assert found.mean_entropy == 1.5
+    assert (found.mean_rank, found.first_share) == (1.0, 1.0)
+    assert (found.distinct_2, found.repetition) == (1.0, 0.0)
+    assert (found.green_share, found.drafted, found.accepted, found.score) == (None,) * 4
+    assert (found.stop, found.detail) == ("length", "max_new_tokens=5")
 
 
-def test_of_beams_only_the_best_text_counts(beam_trace):
-    told = run_metrics(beam_trace)
-    assert told.tokens == 3 and told.score == -0.32
-    assert told.perplexity == pytest.approx((0.6 * 0.95 * 0.72) ** (-1 / 3))
-    assert told.forward_passes == 10  # but the whole search is paid for
+def test_metrics_of_beams_are_of_the_best_text(beam_trace):
+    found = run_metrics(beam_trace)
+    assert found.tokens == 3 and found.score == -0.32
+    assert found.perplexity == pytest.approx((0.6 * 0.95 * 0.72) ** (-1 / 3))
+    assert found.forward_passes == 10  # but the whole search is paid for
 
 
-def test_ranks_are_averaged_and_first_choices_counted(greedy_trace):
+def test_mean_rank_and_share_of_first_choices(greedy_trace):
     ranks = (1, 4, 1, 7, 2)
     steps = [replace(step, rank=rank) for step, rank in zip(greedy_trace.steps, ranks, strict=True)]
-    told = run_metrics(replace(greedy_trace, steps=tuple(steps)))
-    assert (told.mean_rank, told.first_share) == (3.0, 0.4)
+    found = run_metrics(replace(greedy_trace, steps=tuple(steps)))
+    assert (found.mean_rank, found.first_share) == (3.0, 0.4)
 
 
 @pytest.mark.parametrize(
@@ -76,22 +76,20 @@ def test_ranks_are_averaged_and_first_choices_counted(greedy_trace):
         ([1, 2, 3, 4, 5, 8, 1, 2, 3, 4, 5], 6 / 10, 5 / 11),  # overlapping grams count once
     ],
 )
-def test_repetition_counts_the_tokens_of_grams_that_came_before(
-    greedy_trace, ids, distinct, repetition
-):
-    told = run_metrics(written(greedy_trace, ids))
-    assert (told.distinct_2, told.repetition) == (
+def test_repetition_counts_the_tokens_of_repeated_ngrams(greedy_trace, ids, distinct, repetition):
+    found = run_metrics(written(greedy_trace, ids))
+    assert (found.distinct_2, found.repetition) == (
         pytest.approx(distinct) if distinct else None,
         pytest.approx(repetition) if repetition is not None else None,
     )
 
 
-def test_means_are_over_the_tokens_somebody_saw_and_say_how_many(greedy_trace):
+def test_means_are_over_the_captured_tokens(greedy_trace):
     unseen = {"raw": None, "final": None, "rank": None, "distribution": None}
     steps = [replace(step, **unseen) if step.id < 3 else step for step in greedy_trace.steps]
-    told = run_metrics(replace(greedy_trace, steps=tuple(steps)))
-    assert (told.tokens, told.captured) == (5, 2)
-    assert told.perplexity == pytest.approx((0.005 * 0.95) ** (-1 / 2))
+    found = run_metrics(replace(greedy_trace, steps=tuple(steps)))
+    assert (found.tokens, found.captured) == (5, 2)
+    assert found.perplexity == pytest.approx((0.005 * 0.95) ** (-1 / 2))
     nothing = run_metrics(
         replace(greedy_trace, steps=tuple(replace(step, **unseen) for step in greedy_trace.steps))
     )
@@ -100,42 +98,47 @@ def test_means_are_over_the_tokens_somebody_saw_and_say_how_many(greedy_trace):
     assert nothing.distinct_2 == 1.0  # the tokens themselves are known
 
 
-def test_an_impossible_text_has_no_perplexity_rather_than_an_infinite_one(greedy_trace):
+def test_perplexity_of_an_impossible_text_is_none(greedy_trace):
     steps = tuple(replace(step, raw=-5000.0) for step in greedy_trace.steps)
-    told = run_metrics(replace(greedy_trace, steps=steps))
-    assert told.mean_log_probability == -5000.0 and told.perplexity is None
+    found = run_metrics(replace(greedy_trace, steps=steps))
+    assert found.mean_log_probability == -5000.0 and found.perplexity is None
 
 
-def test_green_is_a_share_of_the_tokens_that_have_a_colour(greedy_trace):
+def test_green_share_is_of_the_tokens_with_a_colour(greedy_trace):
     notes = ({}, {"green": None}, {"green": True}, {"green": False}, {"green": True})
     assert run_metrics(noted(greedy_trace, notes)).green_share == pytest.approx(2 / 3)
 
 
 def test_drafts_are_counted_over_the_whole_run(greedy_trace):
     fates = ("accepted", "rejected", "ignored", "ignored", "bonus")
-    told = run_metrics(noted(greedy_trace, [{"verdict": fate} for fate in fates]))
-    assert (told.drafted, told.accepted) == (4, 1)
+    found = run_metrics(noted(greedy_trace, [{"verdict": fate} for fate in fates]))
+    assert (found.drafted, found.accepted) == (4, 1)
     idle = run_metrics(noted(greedy_trace, [{"verdict": "chosen"}] * 5))
     assert (idle.drafted, idle.accepted) == (0, 0)  # it would have drafted, and found nothing
 
 
-def test_a_run_that_failed_and_one_that_took_no_time_have_figures_too(failed_trace, greedy_trace):
-    told = run_metrics(failed_trace)
-    assert (told.tokens, told.seconds, told.tokens_per_second, told.stop) == (0, 0, None, "error")
+def test_failed_and_instant_runs_have_metrics(failed_trace, greedy_trace):
+    found = run_metrics(failed_trace)
+    assert (found.tokens, found.seconds, found.tokens_per_second, found.stop) == (
+        0,
+        0,
+        None,
+        "error",
+    )
     quick = run_metrics(replace(greedy_trace, ticks=(Tick(1, 1, 0.0),)))
     assert quick.tokens_per_second is None
 
 
-def test_every_figure_says_what_it_is_in_one_sentence():
+def test_every_metric_has_a_help_text():
     assert list(METRIC_TEXTS) == [item.name for item in fields(RunMetrics)]
     assert len({words.name for words in METRIC_TEXTS.values()}) == len(METRIC_TEXTS)
     for words in METRIC_TEXTS.values():
         assert words.name and words.help.endswith(".") and ". " not in words.help
 
 
-def test_the_headline_shows_what_there_is_in_words_and_nothing_else(greedy_trace, failed_trace):
-    told = {name: value for name, value, _ in headline(greedy_trace)}
-    assert told == {
+def test_headline_shows_only_metrics_with_a_value(greedy_trace, failed_trace):
+    found = {name: value for name, value, _ in headline(greedy_trace)}
+    assert found == {
         "tokens": "5",
         "seconds": "1.25",
         "tokens/s": "4.0",
@@ -156,20 +159,20 @@ def test_the_headline_shows_what_there_is_in_words_and_nothing_else(greedy_trace
     assert all(helps[name] == help for name, _, help in headline(greedy_trace))
 
 
-def test_the_headline_tells_of_drafts_and_of_tokens_nobody_saw(greedy_trace):
+def test_headline_shows_drafts_and_tokens_not_captured(greedy_trace):
     fates = ("accepted", "rejected", "ignored", "ignored", "bonus")
     trace = noted(greedy_trace, [{"verdict": fate} for fate in fates])
     steps = (*trace.steps[:4], replace(trace.steps[4], raw=None, rank=None, distribution=None))
     ticks = (replace(trace.ticks[0], draft_passes=1234),)
-    told = {name: value for name, value, _ in headline(replace(trace, steps=steps, ticks=ticks))}
-    assert told["draft passes"] == "1,234" and told["accepted"] == "1 of 4 drafted"
-    assert told["tokens captured"] == "4 of 5"
+    found = {name: value for name, value, _ in headline(replace(trace, steps=steps, ticks=ticks))}
+    assert found["draft passes"] == "1,234" and found["accepted"] == "1 of 4 drafted"
+    assert found["tokens captured"] == "4 of 5"
 
 
 # The table
 
 
-def test_the_table_has_a_row_for_each_run_and_its_figures(toy_traces):
+def test_table_has_a_row_for_each_run(toy_traces):
     greedy, beams, failed = table(toy_traces, ["one", "two", "three"])
     assert [greedy["run"], beams["strategy"], failed["error"]] == [
         "one",
@@ -185,7 +188,7 @@ def read(text):
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def test_a_spreadsheet_reads_back_what_was_written(toy_traces):
+def test_csv_can_be_read_back(toy_traces):
     rows = read(as_csv(toy_traces, ["one", "two", "three"]))
     assert [row["text"] for row in rows] == [trace.text for trace in toy_traces]
     assert float(rows[1]["score"]) == -0.32  # a number, minus and all
@@ -194,7 +197,7 @@ def test_a_spreadsheet_reads_back_what_was_written(toy_traces):
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
-def test_no_text_of_a_run_becomes_a_formula(greedy_trace, start):
+def test_no_csv_cell_is_a_formula(greedy_trace, start):
     text = f'{start}HYPERLINK("http://evil.example","a, b")'
     best = replace(greedy_trace.sequences[0], text=text)
     evil = replace(greedy_trace, sequences=(best,), error=text, model=text, strategy=text)
@@ -203,11 +206,11 @@ def test_no_text_of_a_run_becomes_a_formula(greedy_trace, start):
         assert row[name] == f"'{text}"
 
 
-def test_figures_of_a_real_run_agree_with_its_trace(embedded):
+def test_metrics_of_the_embedded_model_agree_with_its_trace(embedded):
     [trace] = embedded.compare("I love my dog because", ["greedy"], max_new_tokens=40)
-    told = run_metrics(trace)
-    assert told.first_share == told.mean_rank == 1.0
-    assert told.repetition > 0.5 and told.distinct_2 < 0.5
-    assert told.perplexity == pytest.approx(
+    found = run_metrics(trace)
+    assert found.first_share == found.mean_rank == 1.0
+    assert found.repetition > 0.5 and found.distinct_2 < 0.5
+    assert found.perplexity == pytest.approx(
         math.exp(-sum(step.raw for step in trace.steps) / len(trace.steps))
     )

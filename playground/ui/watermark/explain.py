@@ -14,6 +14,7 @@ import gradio as gr
 from gradio.blocks import Block
 from transformers import WatermarkingConfig
 
+import strategies
 from engine.errors import PlaygroundError
 from engine.settings import Limits
 from engine.trace import Trace
@@ -24,7 +25,7 @@ from playground.ui.compare.runs import Runs, wished
 from playground.ui.shared.model_loading import Labs
 from playground.ui.watermark import text_source
 from playground.watermarks.green_list_step import GreenListStep, explain, watermark_of
-from playground.watermarks.strategy_effects import GREEN, SYNTHID
+from playground.watermarks.strategy_effects import watermark_effect
 from visualizers import best_path, views
 from visualizers.watermark.bias import BiasedStep
 from visualizers.watermark.entropy import GreenListRun
@@ -83,7 +84,11 @@ def section() -> Explain:
 
 def _table() -> str:
     """Every strategy in one table."""
-    rows = [f"| {readable(name)} | {GREEN[name]} | {SYNTHID[name]} |" for name in GREEN]
+    schemes = ("lefthash", "synthid")
+    rows = [
+        f"| {' | '.join([readable(id), *(watermark_effect(id, scheme) for scheme in schemes)])} |"
+        for id in strategies.registered()
+    ]
     return "\n".join(["| strategy | green lists | SynthID |", "| --- | --- | --- |", *rows])
 
 

@@ -1,7 +1,6 @@
-"""Attacks at work: one on a text, and how a score falls as an attack grows stronger.
+"""Applies attacks to a text, and measures the detector's score against the attack's strength.
 
-Knows every attack there is and asks the detector what is left. A detector is given a text and not
-the tokens somebody meant, so what an attack made is encoded again before it is looked at.
+A detector sees a text, not the original tokens, so the attacked text is encoded again.
 """
 
 from __future__ import annotations
@@ -14,9 +13,7 @@ from engine.errors import PlaygroundError, did_you_mean
 from engine.watermark import detector
 from playground.lab import Playground
 from playground.requests import TextOrTokens
-from playground.watermarks.attacks import characters as attack_letters
-from playground.watermarks.attacks import rewriting as attack_writing
-from playground.watermarks.attacks import tokens as attack_tokens
+from playground.watermarks.attacks import characters, rewriting, tokens
 from playground.watermarks.attacks.registry import (
     Attack,
     OnTokens,
@@ -28,19 +25,19 @@ from playground.watermarks.attacks.registry import (
 
 __all__ = ["ATTACKS", "Attack", "Attacked", "Point", "Stopped", "attack", "curve"]
 
-_MODULES = (attack_tokens, attack_letters, attack_writing)  # importing them registers their attacks
+_MODULES = (tokens, characters, rewriting)  # importing them registers their attacks
 ATTACKS: dict[str, Attack] = registered()
 
 
 class Attacked(NamedTuple):
-    """A text after an attack: what people read, and the tokens a detector gets to see."""
+    """An attacked text, and its tokens as the detector sees them."""
 
     text: str
     ids: tuple[int, ...]
 
 
 class Point(NamedTuple):
-    """What one attack did to a score; None where too little was left to score."""
+    """The score before and after an attack; None if no token could be scored."""
 
     attack: str
     strength: float
@@ -61,9 +58,9 @@ def attack(
     stop: Stop | None = None,
     on_tokens: OnTokens | None = None,
 ) -> Attacked:
-    """Attack a text, or the tokens it was written in; raises `Stopped` where ``stop`` was set.
+    """Attack a text, or its original tokens; raises `Stopped` if ``stop`` is set.
 
-    ``hear`` is told how many tokens the model has just written, where an attack lets it write.
+    ``on_tokens`` is called with the number of new tokens while the model generates text.
     """
     found = _find(name)
     if not 0 <= strength <= found.highest:
@@ -77,8 +74,8 @@ def attack(
         target = Target(lab, lab.speller.text(text), tuple(text), stop, on_tokens)
     target.check_stop()
     changed = found.change(target, strength, Random(seed))
-    written = changed if isinstance(changed, str) else lab.speller.text(changed)
-    return Attacked(written, tuple(lab.speller.ids(written)))
+    result = changed if isinstance(changed, str) else lab.speller.text(changed)
+    return Attacked(result, tuple(lab.speller.ids(result)))
 
 
 def curve(
@@ -92,10 +89,10 @@ def curve(
     on_tokens: OnTokens | None = None,
     **detection: Any,
 ) -> Iterator[Point]:
-    """The score before and after an attack at every strength and from every seed, as each is known.
+    """Yield the score before and after an attack for every strength and seed.
 
-    ``detection`` are the options of `engine.watermark.detector.detect`. Setting ``stop``
-    ends it within a tick, with the points so far.
+    ``detection`` are options of `engine.watermark.detector.detect`. Setting ``stop`` ends it within
+    a tick.
     """
     ids = tuple(lab.speller.ids(text)) if isinstance(text, str) else tuple(text)
     before, _ = _scored(lab, ids, detection)
@@ -112,7 +109,7 @@ def curve(
 def _scored(
     lab: Playground, ids: Sequence[int], detection: dict[str, Any]
 ) -> tuple[float, float] | tuple[None, None]:
-    """The z-score and the exact p-value, where there is anything to score."""
+    """The z-score and the exact p-value; None if no token could be scored."""
     found = detector.detect(lab.model, ids, **detection)
     return (found.z_score, found.exact_p) if found.tokens_scored else (None, None)
 

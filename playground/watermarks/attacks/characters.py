@@ -1,7 +1,4 @@
-"""Attacks on how a text is written: people read the same words, a tokenizer reads other tokens.
-
-Knows characters only. Refuses to know tokens and models.
-"""
+"""Attacks on the characters of a text: a reader sees the same words, a tokenizer other tokens."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ LOOKALIKES = dict(zip("aceijopsxyABCEHIJKMOPSTX", "асеіјорѕхуАВСЕ�
 SPACES = ("  ", "\t", "\n", "\N{NO-BREAK SPACE}")
 
 
-@attack("case", "Change case", strength="the chance of each word to change case")
+@attack("case", "Change case", strength="the probability that each word changes case")
 def case(target: Target, strength: float, random: Random) -> str:
-    """Writes words in capitals, and those that have nothing else in small letters."""
+    """Writes words in capitals, and words that are in capitals in lower case."""
 
     def changed(word: str) -> str:
         return word.lower() if word.isupper() else word.upper()
@@ -26,28 +23,28 @@ def case(target: Target, strength: float, random: Random) -> str:
     return _each(r"[^\W\d_]+", changed, target.text, strength, random)
 
 
-@attack("whitespace", "Change white space", strength="the chance of each space to change")
+@attack("whitespace", "Change white space", strength="the probability that each space changes")
 def whitespace(target: Target, strength: float, random: Random) -> str:
-    """Turns single spaces into double ones, tabs, line ends and no-break spaces."""
+    """Replaces spaces by double spaces, tabs, line breaks and no-break spaces."""
     own = Random(random.getrandbits(64))
     return _each(" ", lambda _: own.choice(SPACES), target.text, strength, random)
 
 
-@attack("punctuation", "Drop punctuation", strength="the chance of each mark to be dropped")
+@attack("punctuation", "Remove punctuation", strength="the probability that each mark is removed")
 def punctuation(target: Target, strength: float, random: Random) -> str:
-    """Leaves out full stops, commas, quotation marks and their like."""
+    """Removes full stops, commas, quotation marks and other punctuation."""
     return _each(r"[^\w\s]", lambda _: "", target.text, strength, random)
 
 
 @attack(
     "lookalikes",
     "Unicode look-alikes",
-    strength="the chance of each letter that has a double",
+    strength="the probability that each letter with a look-alike is replaced",
     usual=0.1,
 )
 def lookalikes(target: Target, strength: float, random: Random) -> str:
-    """Replaces Latin letters by Cyrillic ones that look the same, which breaks words into tokens
-    nobody chose."""
+    """Replaces Latin letters by Cyrillic ones that look the same, which splits words into other
+    tokens."""
     letters = f"[{''.join(LOOKALIKES)}]"
     return _each(letters, LOOKALIKES.__getitem__, target.text, strength, random)
 
@@ -55,8 +52,8 @@ def lookalikes(target: Target, strength: float, random: Random) -> str:
 def _each(
     pattern: str, change: Callable[[str], str], text: str, strength: float, random: Random
 ) -> str:
-    """Change every match with some chance. One number is drawn for each, so that what a weaker
-    attack changes, a stronger one from the same seed changes as well."""
+    """Change each match with a probability. One number is drawn per match, so that a stronger
+    attack with the same seed changes all that a weaker one changes."""
     return re.sub(
         pattern,
         lambda match: change(match[0]) if random.random() < strength else match[0],

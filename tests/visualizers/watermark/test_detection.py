@@ -10,8 +10,6 @@ from engine.watermark.windows import over_length, slide
 from playground import Playground
 from playground.watermarks.green_list_step import explain
 from playground.watermarks.human_texts import passages
-from playground.watermarks.strategy_effects import GREEN, SYNTHID, watermark_effect
-from strategies import registered
 from visualizers import best_path
 from visualizers.watermark import bias, entropy, length, scan, synthid_g_values
 from visualizers.watermark.bias import BiasedStep
@@ -144,8 +142,3 @@ def test_every_step_that_recorded_its_colour_has_a_point(marked):
     assert sum(one.green for one in info.bins) == sum(point.green for point in info.points)
     [message] = entropy.watermark_entropy(GreenListRun(marked["synthid"], 0.25)).layout.annotations
     assert message.text.startswith("Not captured")
-
-
-def test_every_strategy_has_a_word_on_what_it_does_to_a_mark():
-    assert GREEN.keys() == SYNTHID.keys() == registered().keys()
-    assert "not known" in watermark_effect("no such strategy", "lefthash")

@@ -98,14 +98,14 @@ def test_what_only_repeats_what_holds_anyway_is_told_apart(lab):
 
 BAD = {
     "no text": (b"\xff\xfe\x00", "it is no text"),
-    "no JSON": (b"{", "is no generation config"),
-    "no object": (b"[1]", "it is no JSON object"),
-    "deep": (b"[" * 50_000, "is no generation config"),
+    "no JSON": (b"{", "is not a generation config"),
+    "no object": (b"[1]", "it is not a JSON object"),
+    "deep": (b"[" * 50_000, "is not a generation config"),
     "another's field": (b'{"num_beam": 3}', "did you mean 'num_beams'"),
-    "python's field": (b'{"__class__": 3}', "which nothing reads"),
+    "python's field": (b'{"__class__": 3}', "has an unknown field"),
     "too many beams": (b'{"num_beams": 99}', "at most 16"),
-    "no number": (b'{"penalty_alpha": "x", "top_k": 4}', "a number is expected"),
-    "no watermark": (b'{"watermarking_config": 3}', "is no generation config"),
+    "no number": (b'{"penalty_alpha": "x", "top_k": 4}', "should be a number"),
+    "no watermark": (b'{"watermarking_config": 3}', "is not a generation config"),
     "no token": (b'{"eos_token_id": 99999}', "token ids are whole numbers"),
     "too long": (b" " * (LARGEST + 1), "at most 102,400 are read"),
 }

@@ -247,7 +247,7 @@ def test_a_calibration_can_be_stopped_and_too_large_ones_are_refused(page):
     lab_tab(page, "Calibrate")
     asked(page, bias=2, texts=600, length=60, keys=1, seed=random.randrange(10**9))
     page.click("#calibrate-calibrate")
-    progress(page, "calibrate", "writing texts with bias 2")
+    progress(page, "calibrate", "generating texts with bias 2")
     page.click("#calibrate-stop")
     progress(page, "calibrate", "Stopped.")
     idle(page, "#calibrate-calibrate")
