@@ -107,19 +107,19 @@ class Playground:
 
     def stream_each(
         self,
-        asked: Sequence[tuple[str | Chat, StrategyChoice]],
+        runs: Sequence[tuple[str | Chat, StrategyChoice]],
         *,
         stop: threading.Event | RunControl | None = None,
         **shared: Any,
     ) -> Iterator[Update]:
         """Like `stream` with a prompt for each run, all in one forward pass per tick."""
-        if len(asked) > self.limits.rows:
+        if len(runs) > self.limits.rows:
             raise PlaygroundError(
-                f"{len(asked)} prompts; at most {self.limits.rows} run side by side"
+                f"{len(runs)} prompts; at most {self.limits.rows} run side by side"
             )
-        comparisons = [self.parse(prompt, [choice], **shared) for prompt, choice in asked]
-        runs = [run for comparison in comparisons for run in self._runs(comparison)]
-        return loop.stream(runs, _is_set(stop))
+        comparisons = [self.parse(prompt, [choice], **shared) for prompt, choice in runs]
+        prepared = [run for comparison in comparisons for run in self._runs(comparison)]
+        return loop.stream(prepared, _is_set(stop))
 
     def score(
         self,

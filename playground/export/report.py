@@ -22,7 +22,7 @@ from playground import metrics
 _BOUNDS = (0.01, 0.1, 0.5, 0.9)  # between the tints p0 to p4, by the model's probability
 _TINTS = ("below 1%", "1 to 10%", "10 to 50%", "50 to 90%", "above 90%")
 _CANDIDATES = 8  # on a token's card
-_TOP = 50  # margin above a figure, whose title stands outside of it
+_TOP = 50  # margin above a figure, whose title is a heading of the page
 
 
 def report(traces: Sequence[Trace], title: str = "Decoding Playground") -> str:

@@ -111,29 +111,29 @@ def costs(plain: Trace, drafted: Trace) -> Costs:
     steps = [tick.ms for tick in plain.ticks[1:] if tick.forward_passes]
     if not steps:
         raise PlaygroundError("the plain run is too short to measure a step")
-    told = [one for one in rounds(drafted) if one.drafted and one.target_passes]
-    if not told:
+    drafting = [one for one in rounds(drafted) if one.drafted and one.target_passes]
+    if not drafting:
         raise PlaygroundError("this run drafted nothing, so there is no cost to measure")
-    usual = fmean(steps)
+    step_ms = fmean(steps)
     return Costs(
-        plain_ms=usual,
-        draft_ms=sum(one.draft_ms for one in told) / sum(len(one.drafted) for one in told),
-        verify_ms=fmean(one.verify_ms for one in told),
-        rows=fmean(one.nodes for one in told),
-        row=_row(told, usual),
+        plain_ms=step_ms,
+        draft_ms=sum(one.draft_ms for one in drafting) / sum(len(one.drafted) for one in drafting),
+        verify_ms=fmean(one.verify_ms for one in drafting),
+        rows=fmean(one.nodes for one in drafting),
+        row=_row(drafting, step_ms),
     )
 
 
 def theory(plain: Trace, drafted: Trace, longest: int = LONGEST) -> Theory:
     """The prediction for a run with drafts, given a plain run of the same prompt."""
-    measured, told = costs(plain, drafted), accounting(drafted)
-    acceptance = told.acceptance or 0.0
+    measured, counts = costs(plain, drafted), accounting(drafted)
+    acceptance = counts.acceptance or 0.0
     lengths = range(longest + 1)
     places = [[one.position for one in each.drafted] for each in rounds(drafted)]
     return Theory(
         acceptance=acceptance,
         costs=measured,
-        length=told.mean_draft or 0.0,
+        length=counts.mean_draft or 0.0,
         measured=_ms_per_token(plain) / _ms_per_token(drafted),
         ideal=tuple(speed_up(acceptance, at, measured.ratio) for at in lengths),
         here=tuple(speed_up(acceptance, at, measured.ratio, measured.row) for at in lengths),
@@ -141,10 +141,10 @@ def theory(plain: Trace, drafted: Trace, longest: int = LONGEST) -> Theory:
     )
 
 
-def _row(told: Sequence[Round], usual: float) -> float:
+def _row(drafting: Sequence[Round], step_ms: float) -> float:
     """The slope of the verification time over further rows, through one plain step at one row."""
-    further = [one.nodes - 1 for one in told]
-    excess = [one.verify_ms / usual - 1 for one in told]
+    further = [one.nodes - 1 for one in drafting]
+    excess = [one.verify_ms / step_ms - 1 for one in drafting]
     weight = sum(rows * rows for rows in further)
     slope = sum(r * more for r, more in zip(further, excess, strict=True)) / weight if weight else 0
     return max(0.0, slope)

@@ -1,4 +1,4 @@
-"""Generation configs: which strategy one asks for, what a run changes, and files."""
+"""Generation configs: the strategy picked, the changes of a run, and files."""
 
 import json
 from pathlib import Path

@@ -84,7 +84,7 @@ def section() -> Attack:
         strength = gr.Slider(
             0,
             first.highest,
-            value=first.usual,
+            value=first.default,
             step=0.01,
             label="Strength",
             elem_id="attack-strength",
@@ -128,7 +128,7 @@ def connect(parts: Parts, section: Attack, labs: Labs, limits: Limits, runs: Run
 
     def chosen(name: str) -> tuple[str, Any]:
         attack = ATTACKS[name]
-        return _about(name), gr.Slider(maximum=attack.highest, value=attack.usual)
+        return _about(name), gr.Slider(maximum=attack.highest, value=attack.default)
 
     def go(values: Values, request: gr.Request) -> Iterator[Drawn]:
         board = runs.board(visitor(request))

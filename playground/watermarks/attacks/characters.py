@@ -40,7 +40,7 @@ def punctuation(target: Target, strength: float, random: Random) -> str:
     "lookalikes",
     "Unicode look-alikes",
     strength="the probability that each letter with a look-alike is replaced",
-    usual=0.1,
+    default=0.1,
 )
 def lookalikes(target: Target, strength: float, random: Random) -> str:
     """Replaces Latin letters by Cyrillic ones that look the same, which splits words into other

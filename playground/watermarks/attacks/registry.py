@@ -47,7 +47,7 @@ class Attack:
     title: str
     strength: str
     highest: float
-    usual: float  # default strength
+    default: float  # strength to start from
     writes: bool  # the model generates text, which takes time
     change: Change
 
@@ -66,7 +66,7 @@ def attack(
     *,
     strength: str,
     highest: float = 1.0,
-    usual: float = 0.3,
+    default: float = 0.3,
     writes: bool = False,
 ) -> Callable[[Change], Change]:
     """Register an attack; attacks are listed in the order of registration."""
@@ -74,7 +74,7 @@ def attack(
     def register(change: Change) -> Change:
         if id in _REGISTER:
             raise ValueError(f"there are two attacks with the id {id!r}")
-        _REGISTER[id] = Attack(id, title, strength, highest, usual, writes, change)
+        _REGISTER[id] = Attack(id, title, strength, highest, default, writes, change)
         return change
 
     return register

@@ -22,7 +22,7 @@ _SAMPLING = {"temperature": 0.7}  # at 1 small models lose the meaning
     "rewrite",
     "Rewrite with the model",
     strength="the probability that each sentence is rewritten",
-    usual=0.5,
+    default=0.5,
     writes=True,
 )
 def rewrite(target: Target, strength: float, random: Random) -> str:
@@ -49,7 +49,7 @@ def rewrite(target: Target, strength: float, random: Random) -> str:
     "Continue without the watermark",
     strength="the share of unmarked tokens in the result",
     highest=0.75,
-    usual=0.5,
+    default=0.5,
     writes=True,
 )
 def continue_text(target: Target, strength: float, random: Random) -> Sequence[int]:

@@ -70,7 +70,7 @@ def truncate(target: Target, strength: float, random: Random) -> Sequence[int]:
     "Mix with human text",
     strength="the share of human-written tokens in the result",
     highest=0.95,
-    usual=0.5,
+    default=0.5,
 )
 def mix(target: Target, strength: float, random: Random) -> Sequence[int]:
     """Adds human-written text before and after, which dilutes the score of the whole; a sliding

@@ -286,7 +286,7 @@ def test_inputs_are_moved_to_the_device_of_the_model(linted, folder):
     lab = Playground(folder(tiny("llama")))
     choice = ("beam_search", {"guidance_scale": 2.0, "negative_prompt": "bye"})
     [request] = lab.parse("Hi", [choice], prefix=[40]).requests
-    lab.model.module.to("meta", torch.bfloat16)  # a place of its own that every machine has
+    lab.model.module.to("meta", torch.bfloat16)  # a device that every machine has
     program = Program(lab.model, request, [40]).text("Hi")
     linted(program)
     for line in (

@@ -37,8 +37,8 @@ def test_decoding_code_imports_names_and_never_modules(id: str) -> None:
     for part in recipe._parts(module):
         for name in absolute_names(inspect.getsource(part)):
             assert not is_module(name), (
-                f"{part.__name__} imports the module {name}: write `from {name} import ...` with the"
-                " names it needs, or the recipe cannot be loaded by transformers"
+                f"{part.__name__} imports the module {name}: write `from {name} import ...` with"
+                " the names it needs, or transformers cannot load the recipe"
             )
 
 

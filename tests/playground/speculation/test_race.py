@@ -43,15 +43,15 @@ def result_of(updates: Any) -> Race:
 
 
 def test_plain_decoding_comes_first_and_unavailable_drafters_give_a_reason(lab: Playground) -> None:
-    everyone = all_drafters(lab)
-    assert everyone[0].plain and everyone[0].strategy == "greedy"
-    assert [one.strategy for one in everyone[1:5]] == [
+    drafters = all_drafters(lab)
+    assert drafters[0].plain and drafters[0].strategy == "greedy"
+    assert [one.strategy for one in drafters[1:5]] == [
         *("speculative", "prompt_lookup", "early_exit", "universal_speculative")
     ]
-    assert everyone[5].strategy == "medusa" and everyone[5].unavailable_reason, (
+    assert drafters[5].strategy == "medusa" and drafters[5].unavailable_reason, (
         "this model has no heads"
     )
-    assert available_drafters(lab) == everyone[:5]
+    assert available_drafters(lab) == drafters[:5]
     drawn = all_drafters(lab, do_sample=True, shaping={"top_k": 5})
     assert drawn[0].strategy == "sample" and drawn[0].settings == {"top_k": 5}
     assert all(one.settings["do_sample"] and one.settings["top_k"] == 5 for one in drawn[1:])

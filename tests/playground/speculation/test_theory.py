@@ -51,8 +51,8 @@ def test_best_length_is_the_maximum_of_the_curve_and_0_if_drafting_does_not_pay(
 
 def flat(steps: int, ms: float) -> Trace:
     """A plain run whose every step takes the same time."""
-    usual = plain("good", steps)
-    return replace(usual, ticks=(Tick(0, 0, 0.0), *(Tick(1, 1, ms) for _ in usual.steps[1:])))
+    run = plain("good", steps)
+    return replace(run, ticks=(Tick(0, 0, 0.0), *(Tick(1, 1, ms) for _ in run.steps[1:])))
 
 
 def test_costs_come_from_the_rounds_of_both_runs() -> None:
@@ -109,7 +109,7 @@ def test_difference_is_distinguished_from_a_near_tie() -> None:
     near, far = (check(*planted(plain("good"), 5, gap)) for gap in (5e-5, 0.3))
     for found in (near, far):
         assert not found.same and found.first is not None and found.first.position == 5
-        assert len(found.pairs) == 6, "what follows stands after different texts"
+        assert len(found.pairs) == 6, "later tokens follow different texts"
         assert found.first.plain is not None and found.first.drafted is not None
         assert found.first.plain.token.text == " one"
         assert found.first.drafted.token.text == " other"

@@ -59,7 +59,7 @@ def test_attack_depends_only_on_the_seed(embedded, id):
 def test_every_attack_has_a_description_of_itself_and_its_strength(id):
     found = ATTACKS[id]
     assert found.summary.endswith(".") and ". " not in found.summary
-    assert found.strength.startswith("the ") and 0 < found.usual <= found.highest <= 1
+    assert found.strength.startswith("the ") and 0 < found.default <= found.highest <= 1
 
 
 def test_invalid_attacks_raise(embedded):
@@ -164,11 +164,11 @@ def test_score_after_deletion_agrees_with_the_prediction():
     """A token keeps the one before it with chance 1 - r; else it is green by chance alone. Of n
     tokens (1 - r) n are left, so z falls to (1 - r) sqrt(1 - r) of what it was."""
     lab, deleted, off = Playground(tiny("llama")), 0.5, []
-    asked = [
+    runs = [
         ("hello", ("sample", {"seed": run, "watermarking_config": {"hashing_key": KEY + run}}))
         for run in range(16)
     ]
-    for update in lab.stream_each(asked, max_new_tokens=200, min_new_tokens=200):
+    for update in lab.stream_each(runs, max_new_tokens=200, min_new_tokens=200):
         if update.trace is None:
             continue
         key, ids = KEY + update.run, update.trace.sequences[0].token_ids
@@ -198,8 +198,8 @@ def test_curve_has_the_score_before_and_after_for_every_strength(embedded):
     assert {point.before for point in points} == {before} and before > 7
     assert points[0].after > 6 and points[-1].after < 3 < points[2].after
     attacked = attack(embedded, ids, "substitute", 0.5, 1)
-    told = watermark.detect(embedded.model, attacked.ids)
-    assert points[3][3:] == (len(attacked.ids), before, told.z_score, told.exact_p)
+    found = watermark.detect(embedded.model, attacked.ids)
+    assert points[3][3:] == (len(attacked.ids), before, found.z_score, found.exact_p)
     [nothing] = curve(embedded, ids, "delete", [1.0])
     assert (nothing.tokens, nothing.after, nothing.exact_p) == (0, None, None)
 
@@ -243,11 +243,11 @@ def test_texts_the_model_cannot_rewrite_or_continue_raise(embedded):
 
 
 class Soon(threading.Event):
-    """Is set once it was asked a number of times."""
+    """A stop event that is set after a number of checks."""
 
-    def __init__(self, asks):
+    def __init__(self, checks):
         super().__init__()
-        self.left = asks
+        self.left = checks
 
     def is_set(self):
         self.left -= 1
@@ -258,6 +258,6 @@ def test_stop_ends_an_attack_within_a_tick_and_a_curve_with_the_points_so_far(em
     stop = Soon(3)
     with pytest.raises(Stopped):
         attack(embedded, TEXT, "continue", 0.75, stop=stop)
-    assert stop.left == -1  # nobody went on after the first yes
+    assert stop.left == -1  # no further check after it was set
     points = list(curve(embedded, TEXT, "delete", [0.1, 0.2, 0.3], stop=Soon(2)))
     assert [point.strength for point in points] == [0.1, 0.2]

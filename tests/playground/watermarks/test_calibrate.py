@@ -277,12 +277,12 @@ def test_other_keys_differ_from_the_right_one():
 def test_marked_texts_of_the_embedded_model_are_found_and_unmarked_ones_are_not(embedded):
     prompts = [text_generation._prompt(embedded, 0, number)[1] for number in range(4)]
     mark = CalibrationSpec(fields={"bias": 3.0}).mark(3.0)
-    asked = [
+    runs = [
         (prompt, ("sample", {"seed": number, "watermarking_config": config}))
         for config in (mark, None)
         for number, prompt in enumerate(prompts)
     ]
-    updates = embedded.stream_each(asked, max_new_tokens=48, min_new_tokens=48)
+    updates = embedded.stream_each(runs, max_new_tokens=48, min_new_tokens=48)
     ids = {update.run: update.trace.sequences[0].token_ids for update in updates if update.trace}
     scores = [watermark.detect(embedded.model, ids[run]).z_score for run in range(8)]
     assert min(scores[:4]) > 4 > max(scores[4:])
