@@ -1,10 +1,10 @@
-"""The human-written texts: many, long enough, told from each other, free, and without a mark.
+"""The human-written texts: number, length, sources, and detector scores as chance predicts.
 
-What chance may do is computed, not guessed. Colours of different n-grams are independent coins, but
-one key gives an n-gram the same colour in every text: two texts' z-scores correlate by the share of
-n-grams they have in common. Where n-grams that a text before had are left out too, the scores are
-independent. Bounds are four standard deviations wide (a fair detector fails for one key in 16,000),
-and the test of uniformity fails at p < 1e-4.
+The bounds are computed. Colours of different n-grams are independent, but one key gives an n-gram
+the same colour in every text, so the z-scores of two texts correlate by their share of common
+n-grams. If n-grams of earlier texts are left out too, the scores are independent. Bounds are four
+standard deviations wide (a fair detector fails for one key in 16,000), and the test of uniformity
+fails at p < 1e-4.
 """
 
 import math
