@@ -21,9 +21,8 @@ with importing():
     from engine.models import trained
     from engine.models.loading import DEFAULT, EMBEDDED
     from playground import Limits, Playground, PlaygroundError
-    from playground.ui.page import build
+    from playground.ui.page import build, launch_options
     from playground.ui.shared.model_loading import Labs
-    from playground.ui.shared.theme import look
 
 
 def main() -> None:
@@ -34,10 +33,10 @@ def main() -> None:
     labs = Labs(
         [*names],
         lambda name: _load(name, flags, limits),
-        kept=flags.models_kept,
-        open=flags.any_model,
+        max_loaded=flags.models_kept,
+        allow_any=flags.any_model,
     )
-    labs.loader(labs.usual)
+    labs.loader(labs.default)
     build(labs, limits).launch(
         server_name=flags.host,
         server_port=flags.port,
@@ -46,7 +45,7 @@ def main() -> None:
         run_history=False,
         footer_links=["api", "gradio", "settings"],
         mcp_server=True,
-        **look(),
+        **launch_options(),
     )
 
 

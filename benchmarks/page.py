@@ -196,7 +196,7 @@ def streamed(browser: Browser, address: str, columns: int, rate: int, steps: int
 def used(page: Page) -> None:
     """A run before, with its figures drawn: a page that has been used is slower than a new one."""
     page.fill("#prompt textarea", "20 steps a second, 10 steps")
-    page.get_by_role("tab", name="Across strategies").click()
+    page.get_by_role("tab", name="Charts").click()
     with running(page):
         pass
     page.wait_for_timeout(1000)

@@ -36,10 +36,10 @@ from engine.trace import (
     Update,
 )
 from engine.trace import Sequence as Returned
+from engine.trie.backends import BackendStatus
 from playground import generation_configs
-from playground.ui.page import build
+from playground.ui.page import build, launch_options
 from playground.ui.shared.model_loading import Labs
-from playground.ui.shared.theme import look
 from strategies import find, registered
 
 WORDS = (" the", " cat", " sat", " on", " a", " mat", " and", " watched", " every", " bird", ".")
@@ -57,6 +57,8 @@ class Lab:
     def offered(self) -> Any:
         """Every strategy."""
         return registered()
+
+    backend_status = BackendStatus("scripted", None, (), ())
 
     def defaults(self, strategy: str) -> dict[str, Any]:
         """What a card's controls show."""
@@ -150,7 +152,7 @@ def trace(steps: list[Step], leads: list[int], stop: Stop) -> Trace:
 
 def main() -> None:
     page = build(Labs(["scripted"], lambda _: Lab()), Limits())  # type: ignore[arg-type, return-value]
-    page.launch(server_port=int(sys.argv[1]), run_history=False, quiet=True, **look())
+    page.launch(server_port=int(sys.argv[1]), run_history=False, quiet=True, **launch_options())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,1 @@
-"""The page: one file per concern, bound together by `page.build`.
-
-The only part of the project, with ``app.py``, that knows Gradio.
-"""
+"""The page, built with Gradio: `page.build` puts the pages of the packages below on it."""

@@ -1,1 +1,1 @@
-"""The Compare page: strategy cards, live columns, and the tabs below them."""
+"""The compare page: strategies side by side, live columns, and tabs that explain the runs."""

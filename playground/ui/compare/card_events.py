@@ -1,8 +1,8 @@
-"""What is drawn with the cards, and the events that read their controls.
+"""Renders the cards, and connects the events that read their controls.
 
-Knows that Gradio draws cards anew and that their events come and go with them: such an event must
-have no listener elsewhere, as Gradio would let one take the other's place. Refuses to know how a
-comparison is run. Values reach functions keyed by their component, never by position.
+`gr.render` replaces the cards and their listeners at every change. An event that has a listener
+here must have none elsewhere: Gradio would replace that one too. Listeners get their values by
+component, never by position.
 """
 
 from __future__ import annotations
@@ -13,204 +13,187 @@ from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
-from gradio.components import Component
-from gradio.context import LocalContext
 
 from engine.settings import SHARED, Limits
 from playground import Playground
-from playground.ui.compare import cards, configurations
-from playground.ui.compare.card_state import Deck
-from playground.ui.compare.components import (
-    DEALING,
-    KINDS,
-    QUICK,
-    QUIET,
-    RUNNING,
-    Form,
-    Parts,
-    Values,
-    buttons,
-    visitor,
+from playground.ui.compare.cards import (
+    CardComponents,
+    CardList,
+    build_cards,
+    choices,
+    heading,
+    read_cards,
 )
-from playground.ui.compare.link_state import State, encode
-from playground.ui.compare.results import Asked
+from playground.ui.compare.layout import Layout
+from playground.ui.compare.links import State, encode
 from playground.ui.compare.runs import Runs
-from playground.ui.shared import browser
-from playground.ui.shared.controls import bind, shown
-from playground.ui.shared.model_loading import Labs
+from playground.ui.shared import browser, gradio_internals
+from playground.ui.shared.comparison import RunRequest
+from playground.ui.shared.controls import MESSAGE, shown
+from playground.ui.shared.events import GENERATION, QUICK, QUIET, Values, visitor
+from playground.ui.shared.pages import App
+
+# One at a time: a dropdown may report a choice twice, and the second must see the first.
+_CARD_CHANGE: dict[str, Any] = {**QUIET, "concurrency_limit": 1, "concurrency_id": "deck"}
+
+ReadCards = Callable[[Values], CardList]
 
 
-def draw_cards(parts: Parts, labs: Labs, limits: Limits, runs: Runs) -> None:
-    """Draw the cards whenever the deck or the model changes."""
+def render_cards(layout: Layout, app: App, runs: Runs) -> None:
+    """Render the cards whenever they or the model change."""
 
-    # The deck when another model was chosen, and the same with what its controls showed then.
-    held = gr.State(None)
-    wanted = gr.Number(0, precision=0, elem_classes="signal")  # how often the cards were to change
+    # What the controls showed when another model was chosen: the state then, and as it was read.
+    before_model_change = gr.State(None)
+    requested = gr.Number(0, precision=0, elem_classes="signal")  # counts requested renderings
 
-    def draw(deck: Deck, loaded: str, before: tuple[Deck, Deck] | None, count: int) -> None:
-        _seek_no_loads()
+    def render(
+        state: CardList, loaded: str, before: tuple[CardList, CardList] | None, count: int
+    ) -> None:
+        gradio_internals.skip_load_events()
         if not loaded:
             return
-        if before and before[0] == deck:
-            deck = before[1]
-        lab = labs.lab(loaded)
-        drawn = cards.draw(deck, lab, limits)
-        taken = partial(_taken, parts, drawn, lab)
-        inputs: set[Block] = {parts.deck, *_controls(drawn)}
-        _connect_cards(parts, drawn, inputs, taken, limits)
-        _connect_form(parts, inputs, taken, lab, runs)
-        hold = partial(_held, parts, taken)
-        parts.model.input(hold, inputs, held, **QUICK)
-        # Run is only usable from here on: a press before would reach nothing.
-        gr.HTML(js_on_load=browser.drawn(count), elem_classes="signal")
+        if before and before[0] == state:
+            state = before[1]
+        lab = app.labs.lab(loaded)
+        components = build_cards(state, lab, app.limits)
 
-    changed = [parts.deck.change, parts.loaded.change]
-    begins = [parts.actions.run, parts.actions.step]
-    told = {**QUIET, "trigger_mode": "multiple"}
-    gr.on(changed, None, None, [wanted, *begins], js=browser.DRAWING, **told)
-    render = gr.render(
-        [parts.deck, parts.loaded, held, wanted],
-        [wanted.change],
-        show_progress="hidden",
-        # One at a time: what a rendering remembers of the last one is shared by all visitors.
-        concurrency_limit=1,
+        def read(values: Values) -> CardList:
+            return read_cards(values[layout.cards], components, values, lab)
+
+        def read_before_model_change(values: Values) -> tuple[CardList, CardList]:
+            return values[layout.cards], read(values)
+
+        controls = [control for card in components for control in card.controls.values()]
+        inputs: set[Block] = {layout.cards, *controls}
+        _connect_cards(layout, components, inputs, read, app.limits)
+        _connect_form(layout, app, inputs, read, lab, runs)
+        app.model.menu.input(read_before_model_change, inputs, before_model_change, **QUICK)
+        # Enables the start buttons: a click before would have no listener.
+        gr.HTML(js_on_load=browser.cards_rendered(count), elem_classes="signal")
+
+    gr.on(
+        [layout.cards.change, app.model.loaded.change],
+        None,
+        None,
+        [requested, *layout.actions.start],
+        js=browser.CARDS_REQUESTED,
+        **{**QUIET, "trigger_mode": "multiple"},
     )
-    render(draw)
-
-
-def _seek_no_loads() -> None:
-    """Have Gradio not look for components here that load their values: none does, and it fails
-    where another event of the visitor adds to what it looks through."""
-    config: Any = LocalContext.blocks_config.get()
-    config.attach_load_events = lambda rendered_in: None
-
-
-def buttons_now(runs: Runs) -> Callable[[gr.Request], tuple[gr.Button, ...]]:
-    """A listener that sets the buttons; a closure, as Gradio hands no request to a partial."""
-
-    def look(request: gr.Request) -> tuple[gr.Button, ...]:
-        return buttons(running=runs.going(visitor(request)))
-
-    return look
-
-
-def _controls(drawn: list[cards.DrawnCard]) -> list[Component]:
-    return [control for card in drawn for control in card.controls.values()]
-
-
-def _taken(parts: Parts, drawn: list[cards.DrawnCard], lab: Playground, values: Values) -> Deck:
-    """The deck with what the controls show: every change begins here, so that nothing is lost."""
-    return cards.filled(values[parts.deck], drawn, values, lab)
-
-
-def _held(parts: Parts, taken: Callable[[Values], Deck], values: Values) -> tuple[Deck, Deck]:
-    return values[parts.deck], taken(values)
+    gr.render(
+        [layout.cards, app.model.loaded, before_model_change, requested],
+        [requested.change],
+        show_progress="hidden",
+        # One at a time: what Gradio keeps of the last rendering is shared by all visitors.
+        concurrency_limit=1,
+    )(render)
 
 
 def _connect_cards(
-    parts: Parts,
-    drawn: list[cards.DrawnCard],
+    layout: Layout,
+    components: list[CardComponents],
     inputs: set[Block],
-    taken: Callable[[Values], Deck],
+    read: ReadCards,
     limits: Limits,
 ) -> None:
-    """Connect what changes the deck."""
+    """Connect what changes the cards. Every change reads the controls first."""
 
-    def add(values: Values) -> Deck:
-        deck = taken(values)
-        if len(deck.cards) >= limits.strategies:
-            gr.Info(f"At most {limits.strategies} strategies run side by side.")
-            return deck
-        return deck.add(deck.cards[-1].strategy)
+    def add(values: Values) -> CardList:
+        state = read(values)
+        if len(state.cards) >= limits.strategies:
+            gr.Info(f"A comparison has at most {limits.strategies} strategies.")
+            return state
+        return state.add(state.cards[-1].strategy)
 
-    def change(values: Values, card: cards.DrawnCard, how: Callable[[Deck, int], Deck]) -> Deck:
-        return how(taken(values), card.key)
+    def change(values: Values, card: CardComponents, how: Callable[..., CardList]) -> CardList:
+        return how(read(values), card.key)
 
-    # Gradio tells of an input whenever a list is left: cards that are drawn anew for nothing would
-    # take the focus, and the press that comes next, with them.
-    def choose(values: Values, card: cards.DrawnCard) -> Any:
-        now = {each.key: each.strategy for each in values[parts.deck].cards}
-        chosen = values[card.picker]
-        return gr.skip() if now.get(card.key) == chosen else taken(values).choose(card.key, chosen)
+    # Gradio also reports an input when a dropdown loses the focus. Rendering the cards then would
+    # discard the focus, and the click that follows.
+    def set_strategy(values: Values, card: CardComponents) -> Any:
+        now = {each.key: each.strategy for each in values[layout.cards].cards}
+        chosen = values[card.strategy]
+        if now.get(card.key) == chosen:
+            return gr.skip()
+        return read(values).set_strategy(card.key, chosen)
 
-    def also(values: Values, card: cards.DrawnCard) -> Any:
-        name = values[card.also]
+    def add_setting(values: Values, card: CardComponents) -> Any:
+        name = values[card.add_setting]
         if not name:
             return gr.skip()
-        setting = SHARED.get(name)
-        start = None if setting is None else shown(setting, values[parts.form.shared[name]])
-        return taken(values).give(card.key, name, "" if start is None else start)
+        start = shown(SHARED[name], values[layout.form.shared[name]]) if name in SHARED else None
+        return read(values).set_values({card.key: {name: "" if start is None else start}})
 
-    parts.actions.add.click(add, inputs, parts.deck, **DEALING)
-    for card in drawn:
+    layout.actions.add.click(add, inputs, layout.cards, **_CARD_CHANGE)
+    for card in components:
         for button, how in (
-            (card.sooner, lambda deck, key: deck.move(key, -1)),
-            (card.later, lambda deck, key: deck.move(key, 1)),
-            (card.duplicate, Deck.duplicate),
-            (card.remove, Deck.remove),
+            (card.left, lambda state, key: state.move(key, -1)),
+            (card.right, lambda state, key: state.move(key, 1)),
+            (card.duplicate, CardList.duplicate),
+            (card.remove, CardList.remove),
         ):
-            button.click(partial(change, card=card, how=how), inputs, parts.deck, **DEALING)
-        card.picker.input(partial(choose, card=card), inputs | {card.picker}, parts.deck, **DEALING)
-        for switch, fold in card.folds.items():
-            turn: Any = card.controls[switch]  # Gradio adds its events at run time
-            turn.change(lambda on: gr.update(visible=bool(on)), turn, fold, **QUICK)
-        further = inputs | {card.also, *parts.form.shared.values()}
-        card.also.input(partial(also, card=card), further, parts.deck, **DEALING)
+            listener = partial(change, card=card, how=how)
+            button.click(listener, inputs, layout.cards, **_CARD_CHANGE)
+        card.strategy.input(
+            partial(set_strategy, card=card),
+            inputs | {card.strategy},
+            layout.cards,
+            **_CARD_CHANGE,
+        )
+        for switch, accordion in card.conditional.items():
+            control: Any = card.controls[switch]  # Gradio adds its events at run time
+            control.change(lambda on: gr.update(visible=bool(on)), control, accordion, **QUICK)
+        card.add_setting.input(
+            partial(add_setting, card=card),
+            inputs | {card.add_setting, *layout.form.shared.values()},
+            layout.cards,
+            **_CARD_CHANGE,
+        )
 
 
 def _connect_form(
-    parts: Parts,
-    inputs: set[Block],
-    taken: Callable[[Values], Deck],
-    lab: Playground,
-    runs: Runs,
+    layout: Layout, app: App, inputs: set[Block], read: ReadCards, lab: Playground, runs: Runs
 ) -> None:
-    """Connect what reads the whole form: a run, a link, what the browser keeps, configurations."""
-    form, take, raced = parts.form, parts.tabs.take, parts.tabs.speculative.form
+    """Connect what reads the whole form: runs, links, the browser's copy, configurations."""
+    form, export, linked = layout.form, layout.tabs.export, layout.tabs.linked_forms
     inputs = inputs | {*form.fields}
-    everything = inputs | raced.inputs
+    all_inputs = inputs.union(*(other.inputs for other in linked.values()))
 
-    def asked(values: Values) -> list[Asked]:
-        prompt, settings = values[form.prompt], shared(form, values)
-        said = [{"role": "user", "content": prompt}] if values[form.kind] == KINDS[1] else prompt
+    def requests(values: Values) -> list[RunRequest]:
+        prompt, shared = form.prompt_of(values), form.shared_of(values)
         return [
-            Asked(said, choice, settings, cards.heading(*choice, lab))
-            for choice in cards.asked(taken(values), lab)
+            RunRequest(prompt, choice, shared, heading(*choice, lab))
+            for choice in choices(read(values), lab)
         ]
 
-    def state(values: Values) -> str:
-        fields = {name: values[field] for name, field in form.shared.items()}
-        chat = values[form.kind] == KINDS[1]
-        told = (values[form.prompt], chat, fields, taken(values), raced.changed(lab, values))
-        return encode(State.of(lab.model.name, *told))
+    def encoded(values: Values) -> str:
+        state = State.of(
+            lab.model.name,
+            values[form.prompt],
+            values[form.kind] == MESSAGE,
+            {name: values[field] for name, field in form.shared.items()},
+            read(values),
+            {name: other.changes(lab, values) for name, other in linked.items()},
+        )
+        return encode(state)
 
     def run(values: Values, request: gr.Request) -> Iterator[str]:
-        yield from runs.compare(lab, visitor(request), lambda: asked(values))
+        yield from runs.compare(lab, visitor(request), lambda: requests(values))
 
     def step(values: Values, request: gr.Request) -> Iterator[str]:
-        yield from runs.compare(lab, visitor(request), lambda: asked(values), stepping=True)
+        yield from runs.compare(lab, visitor(request), lambda: requests(values), stepping=True)
 
-    def remember(values: Values) -> str:
-        return browser.keeps(state=state(values))
+    def store(values: Values) -> str:
+        return browser.store(state=encoded(values))
 
-    # The stream feeds the live view alone: every further output would cost the browser as much
-    # again at every screen.
-    starts = [parts.actions.run.click, form.prompt.submit]
-    gr.on(starts, run, inputs, parts.live, **RUNNING)
-    parts.actions.step.click(step, inputs, parts.live, **RUNNING)
-    parts.browser.changed(remember, everything, parts.browser, **QUICK)
-    link = take.make_link.click(state, everything, take.link, **QUICK)
-    link.then(None, take.link, take.link, js=browser.LINK, **QUIET)
-    configurations.connect_cards(
-        take.configurations,
+    # Streams only the live view: each further output costs the browser time at every value.
+    gr.on([layout.actions.run.click, form.prompt.submit], run, inputs, layout.live, **GENERATION)
+    layout.actions.step.click(step, inputs, layout.live, **GENERATION)
+    app.browser.changed(store, all_inputs, app.browser, **QUICK)
+    link = export.make_link.click(encoded, all_inputs, export.link, **QUICK)
+    link.then(None, export.link, export.link, js=browser.LINK, **QUIET)
+    export.configurations.connect_cards(
         inputs,
-        lambda values: (taken(values), shared(form, values)),
+        lambda values: (read(values), form.shared_of(values)),
         lab,
-        parts.live.ended,
-        **QUICK,
+        layout.live.ended,
     )
-
-
-def shared(form: Form, values: Values) -> dict[str, Any]:
-    """The settings for every strategy that were given."""
-    return bind(SHARED, {name: values[field] for name, field in form.shared.items()}, {})

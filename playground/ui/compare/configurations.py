@@ -1,15 +1,14 @@
-"""The section "Configurations": the model's own generation config, what the cards would change of
-it, and configs saved to files and loaded from them.
+"""Generation configs: what each card changes of the model's config, saved to files and loaded.
 
-Knows the section's parts and events. Refuses to know how a card becomes a config: `config_cards`
-does. Words of people and files reach the page as ``textContent``, or escaped.
+Text of visitors and files reaches the page as text content, or escaped.
 """
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,32 +16,205 @@ from typing import Any
 import gradio as gr
 from gradio.blocks import Block
 from gradio.components import Component
-from gradio.processing_utils import save_bytes_to_cache
+from transformers import GenerationConfig
 
 from engine.errors import PlaygroundError
 from engine.settings import SHARED
 from playground import Playground, generation_configs
 from playground.ui import assets
-from playground.ui.compare import config_cards
-from playground.ui.compare.card_state import Deck
-from playground.ui.shared.controls import shown
+from playground.ui.compare.cards import Card, CardList, card_settings, card_values, choice
+from playground.ui.shared.comparison import strategy_title
+from playground.ui.shared.controls import shown, with_controls
+from playground.ui.shared.events import QUICK, Updates, Values
+from playground.ui.shared.gradio_internals import save_file
+from playground.ui.shared.html import json_value
 from playground.ui.shared.messages import warn
+from strategies import find
 
-Values = Mapping[Block, Any]
-# The deck as its controls show it, and the settings for every strategy.
-Taken = tuple[Deck, Mapping[str, Any]]
+MAX_BYTES = 102_400  # of a file that is loaded
+DEFAULT_NAME = "configuration"
+_NAME_CHARACTERS = 40  # a file system counts up to four bytes for each
 
-_WHAT_IT_DOES = (
-    "A file holds what `GenerationConfig.from_pretrained` reads, one per card. Loading files "
-    "replaces the cards and the settings for every strategy; the prompt and the seed stay."
+# The cards as their controls show them, and the shared settings that were set.
+FormValues = tuple[CardList, Mapping[str, Any]]
+
+_DESCRIPTION = (
+    "Each card is saved as a file that `GenerationConfig.from_pretrained` reads. Loading files "
+    "replaces the cards and the shared settings; prompt and seed stay."
 )
 
 
-@dataclass(frozen=True)
-class Section:
-    """The parts of the section."""
+# What each card changes
 
-    fold: gr.Accordion
+
+def changes(card: Card, shared: Mapping[str, Any], lab: Playground) -> dict[str, Any]:
+    """What a card changes of the model's config, as the page shows it."""
+    name = strategy_title(card.strategy)
+    try:
+        config, note = to_config(card, shared, lab)
+    except PlaygroundError as error:
+        return {"name": name, "error": str(error)}
+    own = lab.model.module.generation_config
+    # private: the defaults of fields that a config leaves unset have no public accessor.
+    defaults = own._get_default_generation_params()
+    rows = [
+        _row(field, before, after, defaults.get(field))
+        for field, (before, after) in generation_configs.changes(own, config).items()
+    ]
+    return {"name": name, "rows": rows, "note": note}
+
+
+def to_config(
+    card: Card, shared: Mapping[str, Any], lab: Playground
+) -> tuple[GenerationConfig, str]:
+    """A card's config, and a note if transformers reads it as another strategy."""
+    config = lab.configuration(choice(card, lab), **shared)
+    strategy, _ = generation_configs.choice(config, lab.model.module.generation_config, 0)
+    if strategy == card.strategy:
+        return config, ""
+    return config, f"When loaded, this file selects {strategy_title(strategy)}."
+
+
+def _row(field: str, before: Any, after: Any, default: Any) -> dict[str, Any]:
+    own = _as_json(before)
+    if before is None:
+        own = "not set" if default is None else f"not set ({_as_json(default)})"
+    same = before is None and after == default  # set to the value it has anyway
+    return {"field": field, "own": own, "run": _as_json(after), "same": same}
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(_plain(value), ensure_ascii=False, default=str)
+
+
+def _plain(value: Any) -> Any:
+    """A config inside a config, such as a watermark's, as a dictionary."""
+    return value.to_dict() if hasattr(value, "to_dict") else value
+
+
+# Cards to files
+
+
+def to_files(
+    cards: Sequence[Card], shared: Mapping[str, Any], name: str, lab: Playground
+) -> tuple[dict[str, str], list[str]]:
+    """The cards' files by name, and warnings about cards that a file cannot represent."""
+    name = file_name(name)
+    files: dict[str, str] = {}
+    warnings = []
+    for card in cards:
+        try:
+            config, note = to_config(card, shared, lab)
+        except PlaygroundError as error:
+            warnings.append(str(error))
+            continue
+        wanted = name if len(cards) == 1 else f"{name}-{card.strategy}"
+        free = next(file for file in _numbered(wanted) if file not in files)
+        files[free] = generation_configs.as_json(config)
+        if note:
+            warnings.append(f"{free}: {note}")
+    return files, warnings
+
+
+def file_name(name: str) -> str:
+    """A valid file name: letters, digits, dashes and underscores."""
+    clean = re.sub(r"[^\w-]+", "-", name.strip().removesuffix(".json"))
+    return clean[:_NAME_CHARACTERS].strip("-") or DEFAULT_NAME
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield f"{name}.json"
+    number = 2
+    while True:
+        yield f"{name}-{number}.json"
+        number += 1
+
+
+# Files to cards
+
+
+@dataclass(frozen=True)
+class LoadedFile:
+    """A file as a card and shared settings, and warnings about fields that were left out."""
+
+    name: str
+    card: tuple[str, dict[str, Any]]
+    shared: Mapping[str, Any]
+    warnings: tuple[str, ...]
+
+
+def load(paths: Sequence[Path], lab: Playground) -> list[LoadedFile]:
+    """Load files, or raise a `PlaygroundError` that names the invalid one."""
+    limit = lab.limits.strategies
+    if not paths:
+        raise PlaygroundError("choose at least one file")
+    if len(paths) > limit:
+        raise PlaygroundError(f"{len(paths)} files; a comparison has at most {limit} strategies")
+    for path in paths:
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise PlaygroundError(
+                f"{path.name} has {size:,} bytes; at most {MAX_BYTES:,} are allowed"
+            )
+    return [_load(path.name, generation_configs.load(path), lab) for path in paths]
+
+
+def _load(name: str, config: GenerationConfig, lab: Playground) -> LoadedFile:
+    own = lab.model.module.generation_config
+    ours = generation_configs.values(own)
+    changed = {
+        field
+        for field, value in generation_configs.values(config).items()
+        if ours.get(field) != value
+    }
+    config.max_length = None  # it includes the prompt's length, and a card is for any prompt
+    try:
+        strategy, settings = generation_configs.choice(config, own, 0)
+        lab.configuration((strategy, settings))  # raises if no run can have these settings
+    except PlaygroundError as error:
+        raise PlaygroundError(f"{name}: {error}") from error
+    settings = {field: _plain(value) for field, value in settings.items()}
+    found, everywhere = find(strategy), with_controls(SHARED)
+    shared = {field: settings[field] for field in everywhere if field in changed & settings.keys()}
+    ignored = sorted(changed - {*everywhere, *card_settings(found), *found.fixed})
+    text = f"{name}: ignored, because {strategy_title(strategy)} has no control for it: "
+    return LoadedFile(
+        name,
+        (strategy, card_values(strategy, settings, lab)),
+        shared,
+        (text + ", ".join(ignored),) if ignored else (),
+    )
+
+
+def common_settings(files: Sequence[LoadedFile]) -> tuple[dict[str, Any], list[str]]:
+    """The shared settings that all files agree on, and warnings about the others.
+
+    None is a setting that no file sets.
+    """
+    settings: dict[str, Any] = {}
+    warnings = []
+    for name, setting in with_controls(SHARED).items():
+        if name not in generation_configs.FIELDS:
+            continue
+        values = [file.shared.get(name) for file in files]
+        if any(value != values[0] for value in values):
+            each = "; ".join(
+                f"{file.name}: {'not set' if value is None else _as_json(value)}"
+                for file, value in zip(files, values, strict=True)
+            )
+            warnings.append(f"{name} differs between the files and was not changed ({each})")
+        elif values[0] is not None or setting.default is None:  # a form always has a length
+            settings[name] = values[0]
+    return settings, warnings
+
+
+# The section of the page
+
+
+@dataclass(frozen=True)
+class ConfigurationSection:
+    """The components of the section."""
+
+    accordion: gr.Accordion
     view: gr.HTML
     look: gr.Button
     name: gr.Textbox
@@ -50,10 +222,73 @@ class Section:
     saved: gr.File
     load: gr.UploadButton
 
+    def connect_cards(
+        self,
+        inputs: set[Block],
+        read: Callable[[Values], FormValues],
+        lab: Playground,
+        ended: Callable[..., Any],
+    ) -> None:
+        """Connect what reads the cards' controls; ``ended`` is the event of a run's end."""
 
-def section() -> Section:
+        def look(values: Values) -> str:
+            return overview(lab, lambda: read(values))
+
+        def save(values: Values) -> dict[str, Any]:
+            try:
+                cards, shared = read(values)
+            except PlaygroundError as error:
+                warn(str(error))
+                return gr.update()
+            files, warnings = to_files(cards.cards, shared, values[self.name], lab)
+            _warn_all(warnings)
+            paths = [save_file(text, name, self.saved) for name, text in files.items()]
+            return gr.update(value=paths, visible=bool(paths))
+
+        for event in (self.accordion.expand, self.look.click, ended):
+            event(look, inputs, self.view, **QUICK)
+        events = [self.save.click, self.name.submit]
+        gr.on(events, save, inputs | {self.name}, self.saved, **QUICK)
+
+    def connect_state(
+        self,
+        cards: gr.State,
+        fields: Mapping[str, Component],
+        loaded: gr.State,
+        read: Callable[[Values], FormValues],
+        find_lab: Callable[[str], Playground],
+    ) -> None:
+        """Connect what reads the state of the cards: changed cards have no controls yet."""
+
+        def look(values: Values) -> Any:
+            if not values[loaded]:
+                return gr.skip()
+            return overview(find_lab(values[loaded]), lambda: read(values))
+
+        def load_files(paths: list[str] | None, before: CardList, name: str) -> Updates:
+            try:
+                if not name:
+                    raise PlaygroundError("the model is still loading; load files when it is there")
+                files = load([Path(path) for path in paths or []], find_lab(name))
+            except PlaygroundError as error:
+                warn(str(error))
+                return {cards: gr.skip()}
+            shared, warnings = common_settings(files)
+            gr.Info(f"Loaded {html.escape(', '.join(file.name for file in files))}")
+            _warn_all([*(text for file in files for text in file.warnings), *warnings])
+            filled: Updates = {
+                fields[name]: shown(SHARED[name], value) for name, value in shared.items()
+            }
+            return {cards: before.replaced([file.card for file in files]), **filled}
+
+        inputs: set[Block] = {cards, loaded, *fields.values()}
+        gr.on([cards.change, loaded.change], look, inputs, self.view, **QUICK)
+        self.load.upload(load_files, [self.load, cards, loaded], [cards, *fields.values()], **QUICK)
+
+
+def build_configurations() -> ConfigurationSection:
     """The section, folded."""
-    with gr.Accordion("Configurations", open=False, elem_id="configurations") as fold:
+    with gr.Accordion("Generation configs", open=False, elem_id="configurations") as accordion:
         view = gr.HTML(
             value="",
             html_template='<div class="own"></div><div class="runs"></div>',
@@ -63,10 +298,10 @@ def section() -> Section:
             elem_id="changes",
         )
         with gr.Row(elem_id="files"):
-            look = gr.Button("Show what the cards change", size="sm", elem_id="look")
+            look = gr.Button("Show changes", size="sm", elem_id="look")
             name = gr.Textbox(
-                config_cards.UNNAMED,
-                label="Save as",
+                DEFAULT_NAME,
+                label="File name",
                 max_lines=1,
                 max_length=200,
                 interactive=True,
@@ -84,105 +319,25 @@ def section() -> Section:
             file_count="multiple",
             interactive=False,
             visible=False,
-            label="Saved: press a size to download the file",
+            label="Saved. Click a size to download the file.",
             elem_id="saved",
         )
-        gr.Markdown(_WHAT_IT_DOES, elem_classes="summary")
-    return Section(fold, view, look, name, save, saved, load)
+        gr.Markdown(_DESCRIPTION, elem_classes="summary")
+    return ConfigurationSection(accordion, view, look, name, save, saved, load)
 
 
-def connect_cards(
-    parts: Section,
-    inputs: set[Block],
-    take: Callable[[Values], Taken],
-    lab: Playground,
-    ended: Callable[..., Any],
-    **how: Any,
-) -> None:
-    """Connect what reads the cards' controls; ``ended`` tells of the end of a run."""
-
-    def look(values: Values) -> str:
-        return overview(lab, lambda: take(values))
-
-    def save(values: Values) -> dict[str, Any]:
-        try:
-            deck, shared = take(values)
-        except PlaygroundError as error:
-            _warn([str(error)])
-            return gr.update()
-        files, words = config_cards.written(deck.cards, shared, values[parts.name], lab)
-        _warn(words)
-        # In Gradio's own folder a file is handed out, and cleared away, from where it lies.
-        paths = [
-            save_bytes_to_cache(text.encode(), name, parts.saved.GRADIO_CACHE)
-            for name, text in files.items()
-        ]
-        return gr.update(value=paths, visible=bool(paths))
-
-    for event in (parts.fold.expand, parts.look.click, ended):
-        event(look, inputs, parts.view, **how)
-    gr.on([parts.save.click, parts.name.submit], save, inputs | {parts.name}, parts.saved, **how)
+def _warn_all(warnings: Sequence[str]) -> None:
+    for text in warnings:
+        warn(text)
 
 
-def connect_deck(
-    parts: Section,
-    inputs: set[Block],
-    take: Callable[[Values], Taken],
-    find: Callable[[Values], Playground | None],
-    changed: Sequence[Callable[..., Any]],
-    **how: Any,
-) -> None:
-    """Connect what needs no control: the deck as it is when it has ``changed``."""
-
-    def look(values: Values) -> Any:
-        lab = find(values)
-        return gr.skip() if lab is None else overview(lab, lambda: take(values))
-
-    gr.on(changed, look, inputs, parts.view, **how)
-
-
-def connect_load(
-    parts: Section,
-    deck: gr.State,
-    fields: Mapping[str, Component],
-    loaded: gr.State,
-    find: Callable[[str], Playground | None],
-    **how: Any,
-) -> None:
-    """Connect loading, which needs no card; ``fields`` hold the settings for every strategy, and
-    ``loaded`` the name of the model that is there."""
-
-    def load(paths: list[str] | None, before: Deck, name: str) -> dict[Component, Any]:
-        try:
-            lab = find(name)
-            if lab is None:
-                raise PlaygroundError("the model is still on its way; load files when it is there")
-            files = config_cards.load([Path(path) for path in paths or []], lab)
-        except PlaygroundError as error:
-            _warn([str(error)])
-            return {deck: gr.skip()}
-        shared, words = config_cards.agreed(files)
-        gr.Info(f"Loaded: {html.escape(', '.join(file.name for file in files))}")
-        _warn([*(word for file in files for word in file.words), *words])
-        filled = {fields[name]: shown(SHARED[name], value) for name, value in shared.items()}
-        return {deck: before.deal(tuple(file.card for file in files)), **filled}
-
-    parts.load.upload(load, [parts.load, deck, loaded], [deck, *fields.values()], **how)
-
-
-def _warn(words: Sequence[str]) -> None:
-    for sentence in words:
-        warn(sentence)
-
-
-def overview(lab: Playground, take: Callable[[], Taken]) -> str:
-    """What the view shows, as JSON: the model's own config, and what each card changes of it."""
+def overview(lab: Playground, read: Callable[[], FormValues]) -> str:
+    """The view's value: the model's config, and what each card changes of it."""
     own = generation_configs.as_json(lab.model.module.generation_config).strip()
-    told: dict[str, Any] = {"model": lab.model.name, "own": own, "cards": []}
+    data: dict[str, Any] = {"model": lab.model.name, "own": own, "cards": []}
     try:
-        deck, shared = take()
-        told["cards"] = [config_cards.changes(card, shared, lab) for card in deck.cards]
+        cards, shared = read()
+        data["cards"] = [changes(card, shared, lab) for card in cards.cards]
     except PlaygroundError as error:
-        told["error"] = str(error)
-    # Gradio warns about every value with a script tag in it; in JSON this is the same text.
-    return json.dumps(told, ensure_ascii=False).replace("<", "\\u003c")
+        data["error"] = str(error)
+    return json_value(data)

@@ -1,7 +1,6 @@
-"""Where a fork leaves: a candidate, words of a person's own, or a text that was edited.
+"""Where a fork branches off: at a candidate, at text that was typed, or at an edited text.
 
-Knows what stands in a column and how words become tokens. Refuses to run anything. What it is
-given comes from a browser and may be anything.
+The requests come from a browser and may be forged.
 """
 
 from __future__ import annotations
@@ -11,66 +10,68 @@ from typing import Any
 
 from engine.errors import PlaygroundError
 from playground import Playground
-from playground.ui.compare.results import Board, Column, Inherited
+from playground.ui.shared.comparison import Column, Comparison, InheritedToken
 
-Place = tuple[Column, list[Inherited]]
+Fork = tuple[Column, list[InheritedToken]]
 
 
-def at_token(wish: Mapping[str, Any], board: Board, lab: Playground) -> Place:
-    """Keep the first ``at`` tokens of a column's text, then a ``token`` or some ``text``."""
-    column = board.column(wish.get("column"))
-    at = _whole(wish.get("at"), "at")
-    kept = column.written(_step(wish))[:at]
-    if (text := wish.get("text")) is not None:
-        given = lab.speller.ids(_words(text))
-        if not given:
-            raise PlaygroundError("there is nothing to go on with; type a word")
+def at_token(request: Mapping[str, Any], comparison: Comparison, lab: Playground) -> Fork:
+    """Keep the first ``at`` tokens of a column, then continue with a ``token`` or a ``text``."""
+    column = comparison.column(request.get("column"))
+    at = _index(request.get("at"), "at")
+    kept = column.tokens(_lead(request))[:at]
+    if (text := request.get("text")) is not None:
+        ids = lab.speller.ids(_text(text))
+        if not ids:
+            raise PlaygroundError("enter a text to continue with")
     else:
-        given = [_whole(wish.get("token"), "token")]
-    return column, [*kept, *_given(given, kept, lab)]
+        ids = [_index(request.get("token"), "token")]
+    return column, [*kept, *_new_tokens(ids, kept, lab)]
 
 
-def at_edit(wish: Mapping[str, Any], board: Board, lab: Playground) -> Place:
-    """Go on from a whole ``text``: the tokens it shares with the column's stay what they are."""
-    column = board.column(wish.get("column"))
-    text = _words(wish.get("text"))
-    kept: list[Inherited] = []
+def at_edit(request: Mapping[str, Any], comparison: Comparison, lab: Playground) -> Fork:
+    """Continue from an edited ``text``; the tokens it has in common with the column are kept."""
+    column = comparison.column(request.get("column"))
+    text = _text(request.get("text"))
+    kept: list[InheritedToken] = []
     length = 0
-    for inherited in column.written(_step(wish)):
+    for inherited in column.tokens(_lead(request)):
         if not text.startswith(inherited.text, length):
             break
         kept.append(inherited)
         length += len(inherited.text)
-    while kept and not kept[-1].text:  # an end token, or a character that was never completed
+    while kept and not kept[-1].text:  # an end token, or part of a character
         kept.pop()
-    given = lab.speller.ids(text[length:]) if text[length:] else []
-    return column, [*kept, *_given(given, kept, lab)]
+    ids = lab.speller.ids(text[length:]) if text[length:] else []
+    return column, [*kept, *_new_tokens(ids, kept, lab)]
 
 
-def _given(ids: Sequence[int], kept: Sequence[Inherited], lab: Playground) -> list[Inherited]:
-    """Tokens as they read behind those that are kept."""
+def _new_tokens(
+    ids: Sequence[int], kept: Sequence[InheritedToken], lab: Playground
+) -> list[InheritedToken]:
+    """Tokens with the text they add after those that are kept."""
     pending: tuple[int, ...] = ()
     for inherited in kept:
         pending = () if inherited.text else (*pending, inherited.token.id)
-    given = []
+    new = []
     for id in ids:
         text, pending = lab.speller.add(pending, id)
-        given.append(Inherited(lab.speller.token(id), text))
-    return given
+        new.append(InheritedToken(lab.speller.token(id), text))
+    return new
 
 
-def _step(wish: Mapping[str, Any]) -> int | None:
-    lead = wish.get("lead")
-    return None if lead is None else _whole(lead, "lead")
+def _lead(request: Mapping[str, Any]) -> int | None:
+    lead = request.get("lead")
+    return None if lead is None else _index(lead, "lead")
 
 
-def _whole(value: Any, name: str) -> int:
+def _index(value: Any, name: str) -> int:
     if type(value) is not int or value < 0:
-        raise PlaygroundError(f"{name} is {value!r}; it must be a whole number from 0 on")
+        raise PlaygroundError(f"{name} is {value!r}; it must be a whole number, 0 or more")
     return value
 
 
-def _words(value: Any) -> str:
+def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise PlaygroundError(f"a text is expected, not {value!r}")
+        raise PlaygroundError(f"text is {value!r}; it must be a string")
     return value

@@ -1,7 +1,4 @@
-"""Comparisons worth a first look: each fills the form, makes one point, and says where to see it.
-
-Knows prompts and settings. Refuses to know how they are run.
-"""
+"""Example comparisons: each fills the form and shows one effect."""
 
 from __future__ import annotations
 
@@ -11,16 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 COLOURS = ("probability", "rank", "entropy", "surprisal", "green", "draft")
-TABS = ("step", "tree", "why", "across", "watermark")
+TABS = ("step", "tree", "strategy", "charts", "watermark")
 
 
 @dataclass(frozen=True)
 class Preset:
-    """One comparison.
+    """An example.
 
-    ``cards`` are strategies with the values their controls show, shared settings for that card
-    alone among them; ``shared`` are values for all. ``colour`` and ``tab`` are where the point is
-    best seen.
+    ``cards`` are strategies with the values their controls show; ``shared`` are settings of all
+    runs. ``colour`` and ``tab`` show the effect best.
     """
 
     title: str
@@ -35,41 +31,41 @@ class Preset:
     tab: str = "step"
 
 
-def _marked(bias: float) -> str:
+def _green_list(bias: float) -> str:
     return json.dumps({"greenlist_ratio": 0.25, "bias": bias, "seeding_scheme": "lefthash"})
 
 
 _SYNTHID = json.dumps({"ngram_len": 5, "keys": [654, 400, 836, 123, 340, 443, 597, 160, 57, 29]})
 
 FIRST = Preset(
-    "The likeliest text repeats itself",
-    "Always taking the most probable word, or looking for the most probable text, soon goes round "
-    "in circles; a text that is drawn hardly does. Watch the colours turn yellow.",
+    "The most probable text repeats itself",
+    "Greedy decoding and beam search maximise probability and soon repeat themselves; sampling "
+    "rarely does. Yellow tokens have a high probability.",
     "I love my cat because",
     (
         ("greedy", {}),
         ("beam_search", {"num_beams": 5, "num_return_sequences": 3}),
         ("sample", {"temperature": 0.8, "top_p": 0.95}),
     ),
-    tab="across",
+    tab="charts",
 )
 
 PRESETS = (
     FIRST,
     Preset(
         "Temperature is not creativity",
-        "One seed at four temperatures: heat brings no new ideas, it only makes words that the "
-        "model itself finds absurd more likely to be drawn.",
+        "One seed at four temperatures. A higher temperature only raises the probability of tokens "
+        "that the model itself considers unlikely.",
         "Once upon a time, a clockmaker found",
-        tuple(("sample", {"temperature": heat, "top_k": 0}) for heat in (0.2, 0.7, 1.0, 1.6)),
+        tuple(("sample", {"temperature": value, "top_k": 0}) for value in (0.2, 0.7, 1.0, 1.6)),
         max_new_tokens=32,
         colour="surprisal",
-        tab="across",
+        tab="charts",
     ),
     Preset(
-        "Hot, but min-p keeps its head",
-        "At temperature 1.5 top-p still lets thousands of words through where the model is unsure; "
-        "min-p keeps only those not much less probable than the best one, and the text holds.",
+        "Min-p at a high temperature",
+        "At temperature 1.5, top-p keeps thousands of tokens where the model is uncertain. Min-p "
+        "keeps only tokens with a tenth of the best one's probability, and the text is coherent.",
         "My favourite breakfast is",
         (
             ("sample", {"temperature": 1.5, "top_k": 0}),
@@ -81,19 +77,19 @@ PRESETS = (
         colour="rank",
     ),
     Preset(
-        "Same seed, one knob",
-        "Two runs with equal seeds draw the same words until the one setting that differs cuts a "
-        "word that the other still draws; from there on they are two texts.",
+        "Same seed, one setting changed",
+        "Two runs with the same seed sample the same tokens until the lower top-p cuts a token "
+        "that the other run samples. From there on the texts differ.",
         "The old lighthouse keeper",
         (("sample", {"top_k": 0, "top_p": 0.9}), ("sample", {"top_k": 0, "top_p": 0.8})),
         max_new_tokens=36,
         seed=3,
-        tab="across",
+        tab="charts",
     ),
     Preset(
-        "Sure and unsure",
-        "Where the model is sure, drawing gives what greedy decoding gives; the two part where it "
-        "is not. Dark is unsure: the days of the week are known, what follows them is not.",
+        "Certain and uncertain steps",
+        "Where entropy is low, sampling gives the same tokens as greedy decoding. Where it is high "
+        "(dark), they differ: the days of the week are certain, what follows is not.",
         "The days of the week are Monday, Tuesday, Wednesday,",
         (("greedy", {}), ("sample", {"top_k": 0})),
         max_new_tokens=28,
@@ -101,9 +97,9 @@ PRESETS = (
         colour="entropy",
     ),
     Preset(
-        "A fact survives the draw",
-        "Four answers drawn to one question: every one names the city that the model is sure of, "
-        "and each says what it likes about it.",
+        "Facts survive sampling",
+        "Four sampled answers to one question. All of them name the same city, because the model "
+        "is certain of it; the rest of each answer differs.",
         "What is the capital of France? Answer in one sentence.",
         (("greedy", {}), ("sample", {"num_return_sequences": 4})),
         chat=True,
@@ -111,8 +107,8 @@ PRESETS = (
     ),
     Preset(
         "Beams look ahead",
-        "Greedy decoding commits to a name one piece at a time and cannot take it back; beams "
-        "revise their text until the end, and find the word that was meant.",
+        "Greedy decoding cannot revise a token. Beam search keeps several partial texts and finds "
+        "a word that becomes probable only after its first tokens.",
         "Why is the sky blue? Answer in one sentence.",
         (("greedy", {}), ("beam_search", {"num_beams": 4, "num_return_sequences": 4})),
         chat=True,
@@ -120,9 +116,9 @@ PRESETS = (
         tab="tree",
     ),
     Preset(
-        "Beams unlike each other",
-        "Beam search returns four versions of one text; groups of beams that avoid each other's "
-        "words return four texts, at the price of less probable ones.",
+        "Diverse beams",
+        "Beam search returns four versions of one text. Diverse beam search penalises tokens that "
+        "other groups of beams have chosen, and returns four different, less probable texts.",
         "The door opened and",
         (
             ("beam_search", {"num_beams": 4, "num_return_sequences": 4}),
@@ -136,8 +132,8 @@ PRESETS = (
     ),
     Preset(
         "Force a word into the text",
-        "Beam search can be told that a word must appear: it keeps beams alive that are on the way "
-        "there, and leads up to it with a less probable text.",
+        "Constrained beam search keeps beams that make progress towards a required word, and "
+        "returns a less probable text that contains it.",
         "On our holiday we went to the beach and saw",
         (
             ("beam_search", {"num_beams": 5}),
@@ -147,18 +143,18 @@ PRESETS = (
         tab="tree",
     ),
     Preset(
-        "Out of the circle",
-        "Contrastive search weighs a few probable words and takes off for likeness to what was "
-        "already said: greedy decoding comes round again here, contrastive search does not.",
+        "Contrastive search avoids loops",
+        "Contrastive search penalises candidates that are similar to the text so far. On this "
+        "prompt greedy decoding repeats itself; contrastive search does not.",
         "In the middle of the night, the sailor",
         (("greedy", {}), ("contrastive_search", {})),
         max_new_tokens=56,
-        tab="why",
+        tab="strategy",
     ),
     Preset(
         "A penalty cannot count",
-        "A penalty on words that occurred breaks a loop, but cannot tell one that is right: the "
-        "higher it is, the less the model may say what must come next.",
+        "A repetition penalty breaks loops, also where repeating is correct: the higher it is, the "
+        "less often the model can write the right number.",
         "Counting to five, again and again: 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2,",
         (
             ("greedy", {}),
@@ -170,18 +166,18 @@ PRESETS = (
     ),
     Preset(
         "Layers that disagree",
-        "DoLa takes words that the last layer has come to believe and an earlier one had not: it "
-        "leaves the likeliest path for facts, though a model this small has them wrong.",
+        "DoLa prefers tokens whose probability rises between an earlier and the last layer. It "
+        "departs from the greedy text towards facts, though a model this small gets them wrong.",
         "The chemical symbol for gold is",
         (("greedy", {}), ("dola", {"dola_layers": "high"})),
         max_new_tokens=28,
         colour="rank",
-        tab="why",
+        tab="strategy",
     ),
     Preset(
-        "Drafts that pay",
-        "Three times the same text, but several drafted words are judged in one pass of the model: "
-        "copied from the text so far, or written by a tiny story model. Compare forward passes.",
+        "Drafts save forward passes",
+        "The same text three times. Drafted tokens, copied from the prompt or written by a tiny "
+        "story model, are verified together in one forward pass. Compare the forward passes.",
         "Once upon a time, there was a little girl named Lily. Lily had a red ball. Lily loved "
         "her red ball very much. One day, Lily lost her red ball. She looked for her red ball",
         (
@@ -193,17 +189,17 @@ PRESETS = (
     ),
     Preset(
         "A watermark you cannot see",
-        "Both texts read alike, from one seed. The first leans towards green words, and whoever "
-        "has the key can tell; in the second a quarter of the words is green by chance.",
+        "Two texts from one seed. The first one favours green tokens, which a detector with the "
+        "key can measure; in the second a quarter of the tokens is green by chance.",
         "In a small village by the sea,",
-        (("sample", {"watermarking_config": _marked(2.5)}), ("sample", {})),
+        (("sample", {"watermarking_config": _green_list(2.5)}), ("sample", {})),
         colour="green",
         tab="watermark",
     ),
     Preset(
-        "A tournament leaves a trace",
-        "SynthID lets words compete before one is drawn. No word becomes likelier on average, and "
-        "yet the winners of the first text give it away; the second is from the same seed.",
+        "SynthID: tournament sampling",
+        "SynthID samples each token by a tournament between candidates. On average no token gets "
+        "more probable, but the winners can be detected. The second text has the same seed.",
         "The history of the lighthouse begins",
         (("sample", {"top_k": 0, "watermarking_config": _SYNTHID}), ("sample", {"top_k": 0})),
         max_new_tokens=96,

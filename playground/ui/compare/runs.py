@@ -1,8 +1,4 @@
-"""What happens between Run and the last token: updates in, screens out, a way to hold and to stop.
-
-Knows the lab, boards and whose run is whose. Refuses to know layout and components. What goes wrong
-is said on the status line, and in a message.
-"""
+"""Starts, controls and stores the comparisons of all visitors."""
 
 from __future__ import annotations
 
@@ -19,257 +15,232 @@ from engine.run_control import RunControl
 from engine.settings import Limits
 from engine.trace import Trace, Update
 from playground import Playground
-from playground.ui.compare.results import Asked, Board, Column, Inherited
-from playground.ui.shared.messages import warn
-from playground.ui.shared.throttle import End, gathered
+from playground.ui.shared.comparison import Column, Comparison, InheritedToken, RunRequest
+from playground.ui.shared.messages import FAILED, warn
+from playground.ui.shared.throttle import batches, read_ahead
 
-REFRESH = 0.03  # seconds between two pieces of news
-# Seconds between two screens that Gradio carries: each costs its browser side some 30 ms, however
-# little it says. In between the page asks for the news itself.
-SCREEN = 1.0
-_ASKED = 10.0  # seconds such a question may wait for its answer
+REFRESH = 0.03  # seconds between two updates of a feed
+# Seconds between two values that go through Gradio: each takes the browser about 30 ms, however
+# small it is. In between, the browser requests the new lines of the feed.
+VALUE_INTERVAL = 1.0
+_REQUEST_WAIT = 10.0  # seconds such a request waits for new lines
 PATIENCE = 600.0  # seconds a paused run waits for its visitor
-_ENDING = 10.0  # seconds a run may take to end once it was told to
+_STOP_WAIT = 10.0  # seconds a run may take to stop
 
-# The first updates of new columns, which it has put on the board; the pace holds and stops them.
-Begin = Callable[[RunControl], Iterable[Update]]
+# Adds columns to a comparison and returns their updates; the control pauses and stops them.
+Start = Callable[[RunControl], Iterable[Update]]
+# Finds where a fork branches off: the column, and the tokens before the fork's own.
+FindFork = Callable[[Comparison, Playground], tuple[Column, Sequence[InheritedToken]]]
 
 
 @dataclass(frozen=True)
-class _Going:
-    """A run under way."""
+class _Running:
+    """Runs in progress."""
 
-    board: Board
-    pace: RunControl
-    arrived: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
-    over: threading.Event = field(default_factory=threading.Event)
+    comparison: Comparison
+    control: RunControl
+    updates: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
+    ended: threading.Event = field(default_factory=threading.Event)
 
 
 class Runs:
-    """What every visitor has on the page and has going on.
+    """The running and the stored comparisons of all visitors.
 
-    Boards are kept for a while, also for a visitor who has gone: whoever comes back with the name
-    of a board, which nobody can guess, gets it back.
+    Comparisons are stored for a while after their visitor has left: a page that is reloaded gets
+    its comparison back by the feed's id, which cannot be guessed.
     """
 
     def __init__(self, limits: Limits, patience: float = PATIENCE) -> None:
         self._limits = limits
         self._patience = patience
-        self._going: dict[str, _Going] = {}  # by visitor
-        self._writing: dict[str, _Going] = {}  # by the feed's id, until the last word is written
-        self._boards: dict[str, Board] = {}  # by visitor
-        self._kept: dict[str, Board] = {}  # by the feed's id; the oldest first
+        self._running: dict[str, _Running] = {}  # by visitor
+        self._writing: dict[str, _Running] = {}  # by feed id, until the last line is written
+        self._current: dict[str, Comparison] = {}  # by visitor
+        self._stored: dict[str, Comparison] = {}  # by feed id; the oldest first
 
-    def going(self, visitor: str) -> bool:
-        """Whether the visitor has a run going on."""
-        return visitor in self._going
+    def is_running(self, visitor: str) -> bool:
+        """Whether runs of the visitor are in progress."""
+        return visitor in self._running
 
-    def board(self, visitor: str) -> Board | None:
-        """What the visitor has on the page."""
-        return self._boards.get(visitor)
+    def comparison(self, visitor: str) -> Comparison | None:
+        """The comparison on the visitor's page."""
+        return self._current.get(visitor)
 
     def stop(self, visitor: str) -> None:
-        """End the visitor's runs within one tick; what was written stays."""
-        if going := self._going.get(visitor):
-            going.pace.stop()
+        """Stop the visitor's runs after the current step; their text is kept."""
+        if running := self._running.get(visitor):
+            running.control.stop()
 
-    def pace(self, visitor: str, do: str) -> None:
-        """Hold the visitor's runs, let them go on, or let them take one step."""
-        going = self._going.get(visitor)
-        if going is None or do not in ("pause", "play", "step"):
+    def control(self, visitor: str, action: str) -> None:
+        """Pause or resume the visitor's runs, or let them take one step."""
+        running = self._running.get(visitor)
+        if running is None or action not in ("pause", "play", "step"):
             return
-        getattr(going.pace, do)()
-        going.board.feed.pace("paused" if going.pace.paused else "playing")
-        going.arrived.put(None)  # the page hears of it now, not with the next token
+        getattr(running.control, action)()
+        running.comparison.feed.set_state("paused" if running.control.paused else "playing")
+        running.updates.put(None)  # sends the state now, not with the next token
 
-    def forget(self, visitor: str) -> None:
-        """The visitor has left."""
+    def leave(self, visitor: str) -> None:
+        """Stop the runs of a visitor who has left the page."""
         self.stop(visitor)
-        self._boards.pop(visitor, None)
+        self._current.pop(visitor, None)
 
-    def show(self, visitor: str, board: Board) -> str:
-        """Put a board before the visitor; gives the live view's value."""
-        self._hold(visitor, board)
-        return board.feed.take(whole=True)
+    def show(self, visitor: str, comparison: Comparison) -> str:
+        """Put a comparison on the visitor's page; returns the live view's value."""
+        self._store(visitor, comparison)
+        return comparison.feed.take(whole=True)
 
-    def _hold(self, visitor: str, board: Board) -> None:
-        self._boards[visitor] = board
-        self._kept.pop(board.feed.id, None)
-        self._kept[board.feed.id] = board
-        for old in list(self._kept)[: -self._limits.boards]:
-            del self._kept[old]
+    def _store(self, visitor: str, comparison: Comparison) -> None:
+        self._current[visitor] = comparison
+        self._stored.pop(comparison.feed.id, None)
+        self._stored[comparison.feed.id] = comparison
+        for old in list(self._stored)[: -self._limits.boards]:
+            del self._stored[old]
 
     def resume(self, visitor: str, feed: str) -> str | None:
-        """What a visitor had on the page who comes back; None where it is no longer kept.
+        """The live view's value for a page that was reloaded; None if nothing is stored.
 
-        A run that was left behind is ended first: nobody would see it go on.
+        Runs that are still in progress are stopped first: no event would send their tokens.
         """
-        board = self._kept.get(feed)
-        if board is None or self.going(visitor):
+        comparison = self._stored.get(feed)
+        if comparison is None or self.is_running(visitor):
             return None
-        if going := self._writing.get(feed):
-            going.pace.stop()
-            going.over.wait(_ENDING)
-        return self.show(visitor, board)
+        if running := self._writing.get(feed):
+            running.control.stop()
+            running.ended.wait(_STOP_WAIT)
+        return self.show(visitor, comparison)
 
-    async def more(self, wish: Any) -> str:
-        """What a page has not read of a feed, as soon as there is some; empty where it is gone."""
-        asked = wished(wish)
-        feed, start = str(asked.get("feed")), asked.get("from")
-        going = self._writing.get(feed)
-        board = going.board if going else self._kept.get(feed)
-        if board is None or type(start) is not int or start < 0:
+    async def lines(self, request: Any) -> str:
+        """The lines of a feed that a page has not read; empty if the feed is not stored."""
+        if not isinstance(request, Mapping):
             return ""
-        return await board.feed.since(start, _ASKED if going else 0.0)
+        feed, start = str(request.get("feed")), request.get("from")
+        running = self._writing.get(feed)
+        comparison = running.comparison if running else self._stored.get(feed)
+        if comparison is None or type(start) is not int or start < 0:
+            return ""
+        return await comparison.feed.since(start, _REQUEST_WAIT if running else 0.0)
 
     def compare(
         self,
         lab: Playground,
         visitor: str,
-        ask: Callable[[], Sequence[Asked]],
+        requests: Callable[[], Sequence[RunRequest]],
         *,
         stepping: bool = False,
     ) -> Iterator[str]:
-        """Run what the visitor asks for; gives the live view's values, one screen after the other.
+        """Run a comparison; yields the live view's values.
 
-        Closing the iterator stops the runs. A visitor who has some going on gets no more.
+        Closing the iterator stops the runs. Nothing happens if the visitor has runs in progress.
         """
-        board = Board(lab.model.name)
+        comparison = Comparison(lab.model.name)
 
-        def begin(pace: RunControl) -> Iterable[Update]:
-            asked = ask()
-            first = asked[0]
-            runs = [each.choice for each in asked]
-            news = lab.stream(first.prompt, runs, stop=pace, **first.shared)
-            for each in asked:
-                board.add(each)
-            return news
+        def start(control: RunControl) -> Iterable[Update]:
+            columns = requests()
+            first = columns[0]
+            choices = [request.choice for request in columns]
+            updates = lab.stream(first.prompt, choices, stop=control, **first.shared)
+            for request in columns:
+                comparison.add(request)
+            return updates
 
-        yield from self._write(visitor, board, begin, stepping=stepping)
+        yield from self._run(visitor, comparison, start, stepping=stepping)
 
     def fork(
-        self,
-        find: Callable[[str], Playground],
-        visitor: str,
-        leave: Callable[[Board, Playground], tuple[Column, Sequence[Inherited]]],
+        self, find_lab: Callable[[str], Playground], visitor: str, find_fork: FindFork
     ) -> Iterator[str]:
-        """Go on from a place in one of the visitor's columns, on the model that wrote it, as one
-        more column."""
-        board = self._boards.get(visitor)
-        if board is None:
-            warn("These runs are no longer kept; run them again to fork them.")
+        """Continue one of the visitor's columns from another token, in a new column."""
+        comparison = self._current.get(visitor)
+        if comparison is None:
+            warn("The server no longer stores these runs. Run them again to fork them.")
             return
 
-        def begin(pace: RunControl) -> Iterable[Update]:
-            if len(board.columns) >= self._limits.columns:
-                raise PlaygroundError(f"at most {self._limits.columns} columns stand side by side")
-            lab = find(board.model)
-            column, before = leave(board, lab)
-            asked = column.asked
-            ids = [inherited.token.id for inherited in before]
-            news = lab.stream(asked.prompt, [asked.choice], stop=pace, prefix=ids, **asked.shared)
-            key = board.add(asked, before, column.key).key
-            return (replace(update, run=key) for update in news)
+        def start(control: RunControl) -> Iterable[Update]:
+            if len(comparison.columns) >= self._limits.columns:
+                raise PlaygroundError(f"at most {self._limits.columns} columns are allowed")
+            lab = find_lab(comparison.model)
+            origin, prefix = find_fork(comparison, lab)
+            request = origin.request
+            ids = [inherited.token.id for inherited in prefix]
+            updates = lab.stream(
+                request.prompt, [request.choice], stop=control, prefix=ids, **request.shared
+            )
+            key = comparison.add(request, prefix, origin.key).key
+            return (replace(update, run=key) for update in updates)
 
-        yield from self._write(visitor, board, begin)
+        yield from self._run(visitor, comparison, start)
 
-    def _write(
-        self, visitor: str, board: Board, begin: Begin, *, stepping: bool = False
+    def _run(
+        self, visitor: str, comparison: Comparison, start: Start, *, stepping: bool = False
     ) -> Iterator[str]:
-        going = _Going(board, RunControl(paused=stepping, patience=self._patience))
-        if self._going.setdefault(visitor, going) is not going:
+        running = _Running(comparison, RunControl(paused=stepping, patience=self._patience))
+        if self._running.setdefault(visitor, running) is not running:
             return
-        feed = board.feed
-        self._writing[feed.id] = going
-        screens: Iterator[list[Update]] = iter(())
+        feed = comparison.feed
+        self._writing[feed.id] = running
+        arrived: Iterator[list[Update]] = iter(())
         try:
-            feed.say("Starting …")
+            feed.set_status("Starting …")
             yield feed.take()
-            news = begin(going.pace)
-            self._hold(visitor, board)
-            feed.pace("paused" if stepping else "playing")
-            feed.say("Writing …")
-            screens = batches(news, REFRESH, going.arrived)
+            updates = start(running.control)
+            self._store(visitor, comparison)
+            feed.set_state("paused" if stepping else "playing")
+            feed.set_status("Generating …")
+            read_ahead(updates, running.updates)
+            arrived = batches(running.updates, REFRESH)
             due = 0.0
-            for updates in screens:
-                board.hear(updates)
-                # A page that is paused asks for nothing.
-                if going.pace.paused or time.monotonic() >= due:
+            for batch in arrived:
+                comparison.add_updates(batch)
+                # While runs are paused, the page requests no lines.
+                if running.control.paused or time.monotonic() >= due:
                     yield feed.take()
-                    due = time.monotonic() + SCREEN
-            feed.say(_verdict(board.traces, going.pace))
+                    due = time.monotonic() + VALUE_INTERVAL
+            feed.set_status(_outcome(comparison.traces, running.control))
         except PlaygroundError as error:
             warn(str(error))
-            feed.say(str(error), error=True)
+            feed.set_status(str(error), error=True)
         except GeneratorExit:
-            self._free(visitor, going)
-            # Whoever closes this must not wait for the end of a tick.
-            threading.Thread(target=self._leave, args=(going, screens)).start()
+            self._free(visitor, running)
+            # In a thread: the caller must not wait for the end of a forward pass.
+            threading.Thread(target=self._finish_unseen, args=(running, arrived)).start()
             raise
         except Exception:
             traceback.print_exc()
-            feed.say("The program failed; the server's log says where.", error=True)
-        self._free(visitor, going)
-        self._end(going)
+            feed.set_status(FAILED, error=True)
+        self._free(visitor, running)
+        self._end(running)
         yield feed.take()
 
-    def _leave(self, going: _Going, screens: Iterable[list[Update]]) -> None:
-        """End a run that nobody looks at any more; who comes back finds what it had written."""
+    def _finish_unseen(self, running: _Running, arrived: Iterable[list[Update]]) -> None:
+        """Store the last updates of runs whose page was closed."""
         try:
-            for updates in screens:
-                going.board.hear(updates)
-            going.board.feed.say("Stopped: the page was left. What was written until then stays.")
+            for batch in arrived:
+                running.comparison.add_updates(batch)
+            running.comparison.feed.set_status(
+                "Stopped because the page was closed. The text so far is kept."
+            )
         finally:
-            self._end(going)
+            self._end(running)
 
-    def _free(self, visitor: str, going: _Going) -> None:
-        """Stop a run and let its visitor begin another one."""
-        going.pace.stop()
-        if self._going.get(visitor) is going:  # not if another run has taken its place
-            del self._going[visitor]
+    def _free(self, visitor: str, running: _Running) -> None:
+        """Stop runs and let their visitor start others."""
+        running.control.stop()
+        if self._running.get(visitor) is running:  # not if other runs have taken their place
+            del self._running[visitor]
 
-    def _end(self, going: _Going) -> None:
-        """Write the last word about a run."""
-        going.board.feed.pace("over")
-        self._writing.pop(going.board.feed.id, None)
-        going.over.set()
+    def _end(self, running: _Running) -> None:
+        """Write the last line of a feed."""
+        running.comparison.feed.set_state("over")
+        self._writing.pop(running.comparison.feed.id, None)
+        running.ended.set()
 
 
-def _verdict(traces: Sequence[Trace], pace: RunControl) -> str:
+def _outcome(traces: Sequence[Trace], control: RunControl) -> str:
     failed = sum(trace.error is not None for trace in traces)
-    if pace.tired:
-        waited = f"{pace.patience:,.0f} seconds"
-        return f"Stopped: nobody went on for {waited}. What was written until then stays."
+    if control.tired:
+        waited = f"{control.patience:,.0f} seconds"
+        return f"Stopped after a pause of {waited}. The text so far is kept."
     if any(trace.stop.rule == "cancelled" for trace in traces):
-        return "Stopped. What was written until then stays."
+        return "Stopped. The text so far is kept."
     seconds = max((trace.seconds for trace in traces), default=0.0)
     return f"Done in {seconds:.1f} s" + (f"; {failed} of {len(traces)} failed." if failed else ".")
-
-
-def batches(
-    source: Iterable[Update], seconds: float, arrived: queue.SimpleQueue[Any] | None = None
-) -> Iterator[list[Update]]:
-    """What has arrived, at most once in so many seconds; nothing waits for what comes after it.
-
-    The source is read ahead in a thread of its own, which ends when the source does. Somebody else
-    may put None into ``arrived`` to have a batch at once, be it an empty one.
-    """
-    arrived = arrived or queue.SimpleQueue()
-    threading.Thread(target=_pump, args=(source, arrived), daemon=True).start()
-    yield from gathered(arrived, seconds)
-
-
-def _pump(source: Iterable[Update], arrived: queue.SimpleQueue[Any]) -> None:
-    try:
-        for item in source:
-            arrived.put(item)
-        arrived.put(End())
-    except BaseException as error:
-        arrived.put(End(error))
-
-
-def wished(data: Any) -> Mapping[str, Any]:
-    """What a script of the page sent along with an event; anybody may have sent it."""
-    if not isinstance(data, Mapping):
-        raise PlaygroundError("this is not what the page sends")
-    return data

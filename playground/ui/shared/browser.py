@@ -1,6 +1,6 @@
-"""What only the visitor's browser can do: keep the state over a reload, follow a link, save files.
+"""What only the browser can do: keep state over a reload, follow a link, save files.
 
-Knows the hidden component that does it. Refuses to know what a state or a file holds.
+A hidden component of the page does it; this module gives it values.
 """
 
 from __future__ import annotations
@@ -10,28 +10,26 @@ import uuid
 from urllib.parse import quote
 
 import gradio as gr
-from gradio.processing_utils import save_bytes_to_cache
-from gradio.utils import get_upload_folder
 
 from playground.ui import assets
+from playground.ui.shared import gradio_internals
 
 _SCRIPT = "compare/web/page_state.js"
 
 # Turns a state into a link to this page, with the token marks and the tab the visitor sees.
 LINK = assets.listener(_SCRIPT, "pageLink")
 
-# The strategy cards are about to be rendered: until they are, Python does not know their events, so
-# the two buttons that start runs are disabled. Renderings are counted, as one may still be on its
-# way when the next one is requested.
-DRAWING = assets.listener(_SCRIPT, "requestCards")
+# Counts the renderings of the cards that were requested, and disables the two buttons that start
+# runs until the last one is there: before that, Python does not know the cards' events.
+CARDS_REQUESTED = assets.listener(_SCRIPT, "requestCards")
 
 
-def drawn(count: int) -> str:
-    """The script of cards that answer the rendering request with this number."""
+def cards_rendered(count: int) -> str:
+    """The script that reports the cards of rendering number ``count``."""
     return assets.call(_SCRIPT, "cardsRendered", count)
 
 
-def turned(tab: str) -> str:
+def tab_opened(tab: str) -> str:
     """The script that reports the open tab, for a listener without inputs."""
     return assets.listener(_SCRIPT, "openTab", tab)
 
@@ -42,26 +40,27 @@ def background(measure: str) -> str:
 
 
 def component() -> gr.HTML:
-    """The hidden component; ``arrived`` fires when the browser has kept something or came by a
-    link, ``changed`` when the visitor has done something to the form, ``drawn`` when the cards that
-    were wanted last are there."""
+    """The hidden component, to be rendered last.
+
+    Its events: ``arrived`` if the browser has stored state or followed a link, ``changed`` if the
+    visitor changed the form, ``drawn`` if the cards requested last are there.
+    """
     return gr.HTML(
         value="",
         html_template="",
         js_on_load=assets.mount(_SCRIPT, "arrived", "changed", "drawn"),
         elem_id="browser",
         elem_classes="signal",
+        render=False,
     )
 
 
-def keeps(**what: str) -> str:
-    """The component's value that has the browser keep something."""
-    return json.dumps({"keep": what})
+def store(**state: str) -> str:
+    """The component's value that stores something in the browser."""
+    return json.dumps({"keep": state})
 
 
-def saves(text: str, name: str) -> str:
-    """The component's value that has the browser save a text as a file."""
-    # In Gradio's own folder a file is handed out, and cleared away, from where it lies.
-    path = save_bytes_to_cache(text.encode(), name, get_upload_folder())
-    address = f"gradio_api/file={quote(str(path))}"
+def download(text: str, name: str) -> str:
+    """The component's value that saves a text as a file."""
+    address = f"gradio_api/file={quote(gradio_internals.save_file(text, name))}"
     return json.dumps({"save": {"url": address, "name": name}, "once": uuid.uuid4().hex})

@@ -1,8 +1,6 @@
-"""One setting in, one Gradio control out, and the control's value back as the setting's.
+"""Controls for settings: a Gradio component for each `Setting`, and its value back.
 
-Knows the kinds a `Setting` may have, how each is shown and how it is read. Refuses to know any
-setting by name, and leaves every check but the form of the text to the lab, whose message names
-what is allowed.
+Values are only parsed here. The lab checks them, and its messages name what is allowed.
 """
 
 from __future__ import annotations
@@ -15,24 +13,41 @@ import gradio as gr
 from gradio.components import Component
 
 from engine.errors import PlaygroundError
+from engine.prompt import Chat
 from engine.settings import Limits, Setting
 from playground import generation_configs
 
-AUTOMATIC = "model's own"  # said where nothing is given
-NOTHING = "none"  # and where a generation config has no such field
+TEXT, MESSAGE = PROMPT_KINDS = ("text to continue", "message to answer")
 
-# What can stand in a field.
-_HELD: dict[Any, tuple[type, ...]] = {
+MODEL_DEFAULT = "model default"  # shown for an empty field of a generation config
+NOT_SET = "not set"  # shown for any other empty field
+
+# The types a field can hold.
+_TYPES: dict[Any, tuple[type, ...]] = {
     gr.Textbox: (str, int, float),
     gr.Number: (int, float),
     gr.Checkbox: (bool,),
 }
-# A slider over a wider range cannot be aimed.
-_AIMABLE = {int: 1_000, float: 2}
+# Over a wider range, a slider is too coarse.
+_SLIDER_RANGE = {int: 1_000, float: 2}
 
 
-def control(setting: Setting, value: Any, default: Any, limits: Limits, **place: Any) -> Component:
-    """The control for one setting, showing ``value`` (as `shown` gave it) where there is one."""
+def prompt_kind(elem_id: str) -> gr.Radio:
+    """The choice between a text to continue and a chat message."""
+    return gr.Radio(
+        PROMPT_KINDS, value=TEXT, label="The prompt is a", interactive=True, elem_id=elem_id
+    )
+
+
+def as_prompt(text: str, kind: str) -> str | Chat:
+    """A prompt as a lab takes it."""
+    return [{"role": "user", "content": text}] if kind == MESSAGE else text
+
+
+def control(
+    setting: Setting, value: Any, default: Any, limits: Limits, **options: Any
+) -> Component:
+    """The control of one setting. It shows ``value`` (see `shown`), or else the default."""
     value = shown(setting, default) if value is None else value
     common = {
         "label": setting.name,
@@ -40,22 +55,21 @@ def control(setting: Setting, value: Any, default: Any, limits: Limits, **place:
         "value": value,
         "interactive": True,
         "min_width": 120,
-        **place,
+        **options,
     }
     if _labels(setting):
         choices = list(_labels(setting)) if default is not None else ["", *_labels(setting)]
-        named = [(choice or AUTOMATIC, choice) for choice in choices]
-        return gr.Dropdown(named, **common)
+        return gr.Dropdown([(choice or MODEL_DEFAULT, choice) for choice in choices], **common)
     if setting.kind is bool:
         return gr.Checkbox(**common)
     if setting.kind in (int, float):
         return _number(setting, default, limits, common)
-    unset = AUTOMATIC if setting.name in generation_configs.FIELDS else NOTHING
-    return gr.Textbox(placeholder=unset, max_lines=3, **common)
+    empty = MODEL_DEFAULT if setting.name in generation_configs.FIELDS else NOT_SET
+    return gr.Textbox(placeholder=empty, max_lines=3, **common)
 
 
-def carriable(settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The settings a form can carry."""
+def with_controls(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings that a form has controls for: not those that take Python objects."""
     return {name: setting for name, setting in settings.items() if not setting.python_only}
 
 
@@ -63,12 +77,12 @@ def _number(
     setting: Setting, default: Any, limits: Limits, common: dict[str, Any]
 ) -> gr.Slider | gr.Textbox:
     low, high = setting.low, setting.highest(limits)
-    if low is None or high is None or default is None or high - low > _AIMABLE[setting.kind]:
-        # Not `gr.Number`: it turns into 0 what was left empty.
-        common["value"] = None if common["value"] is None else spelled(common["value"])
-        return gr.Textbox(placeholder=AUTOMATIC, max_lines=1, **common)
+    if low is None or high is None or default is None or high - low > _SLIDER_RANGE[setting.kind]:
+        # Not `gr.Number`: an empty one has the value 0.
+        common["value"] = None if common["value"] is None else as_text(common["value"])
+        return gr.Textbox(placeholder=MODEL_DEFAULT, max_lines=1, **common)
     step = 1 if setting.kind is int else 0.01 if high - low >= 1 else 0.001
-    # Text where the card had another strategy, and a default may be more than the server allows.
+    # The value may be text from another strategy's control, and a default may exceed the limit.
     number = read(setting, common["value"])
     number = number if isinstance(number, int | float) else default
     common["value"] = max(low, min(number, high))
@@ -84,21 +98,21 @@ def _range(setting: Setting, limits: Limits) -> str:
 
 
 def _labels(setting: Setting) -> dict[str, Any]:
-    """The words a choice is picked by: true and 1 must stay apart, and 'not given' needs a word."""
+    """The choices by label: Gradio would take true and 1 for the same value."""
     if setting.choices is not None:
-        return {spelled(choice): choice for choice in setting.choices}
+        return {as_text(choice): choice for choice in setting.choices}
     if setting.kind is bool and setting.default is None:
         return {"on": True, "off": False}
     return {}
 
 
-def spelled(value: Any) -> str:
-    """A value as people type it."""
+def as_text(value: Any) -> str:
+    """A value as it is typed."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def shown(setting: Setting, value: Any) -> Any:
-    """What the control shows for a value of the setting."""
+    """What the setting's control shows for a value."""
     labels = _labels(setting)
     if labels:
         same = (
@@ -110,39 +124,38 @@ def shown(setting: Setting, value: Any) -> Any:
     if setting.kind in (bool, int, float) or value is None:
         return value
     if setting.kind is object and isinstance(value, str) and not shows(setting, value, value):
-        return json.dumps(value, ensure_ascii=False)  # bare, its commas would divide it
-    return spelled(value)
+        return json.dumps(value, ensure_ascii=False)  # unquoted, it would be split at its commas
+    return as_text(value)
 
 
-def fitting(field: Any, value: Any, usual: Any) -> Any:
-    """A value that the field can show: a link may come from anybody, or from a server with other
-    limits."""
+def fitting(field: Any, value: Any, default: Any) -> Any:
+    """A value from a link if the field can show it, else the default."""
     if isinstance(field, gr.Slider):
         number = type(value) in (int, float)
-        return max(field.minimum, min(value, field.maximum)) if number else usual
+        return max(field.minimum, min(value, field.maximum)) if number else default
     if isinstance(field, gr.Dropdown | gr.Radio):
-        return value if value in [choice for _, choice in field.choices] else usual
-    return value if type(value) in _HELD[type(field)] else usual
+        return value if value in [choice for _, choice in field.choices] else default
+    return value if type(value) in _TYPES[type(field)] else default
 
 
 def read(setting: Setting, shown: Any) -> Any:
-    """The setting's value from what its control shows; None where nothing is given."""
+    """The setting's value from what its control shows; None if it is empty."""
     if shown is None or shown == "":
         return None
     labels = _labels(setting)
     if labels:
         return labels[shown]
     if setting.kind in (int, float):
-        number = _parsed_number(shown) if isinstance(shown, str) else shown
+        number = _parse_number(shown) if isinstance(shown, str) else shown
         whole = setting.kind is int and isinstance(number, float) and number.is_integer()
         return int(number) if whole else number
     if setting.kind is object:
-        return _parsed(setting.name, cast(str, shown))
+        return _parse(setting.name, cast(str, shown))
     return shown
 
 
-def _parsed_number(text: str) -> int | float | str:
-    """The number a text spells, or the text itself: the lab says what is wrong with it."""
+def _parse_number(text: str) -> int | float | str:
+    """A number, or the text itself, which the lab then rejects."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -151,8 +164,8 @@ def _parsed_number(text: str) -> int | float | str:
     return text
 
 
-def _parsed(name: str, text: str) -> Any:
-    """JSON where the text is JSON, else a word, or words between commas."""
+def _parse(name: str, text: str) -> Any:
+    """JSON, or else one word or a list of words separated by commas."""
     text = text.strip()
     if not text:
         return None
@@ -161,28 +174,28 @@ def _parsed(name: str, text: str) -> Any:
     except (ValueError, RecursionError) as error:
         if text[0] in '[{"':
             raise PlaygroundError(
-                f"{name} looks like JSON but cannot be read: {error}; "
-                "give JSON, or words with commas between them"
+                f"{name} looks like JSON but cannot be parsed: {error}; "
+                "enter JSON, or words separated by commas"
             ) from error
     words = [word.strip() for word in text.split(",") if word.strip()]
     return words[0] if len(words) == 1 else words
 
 
 def shows(setting: Setting, shown: Any, value: Any) -> bool:
-    """Whether a control shows this value; text that cannot be read shows none."""
+    """Whether a control shows this value; text that cannot be parsed shows none."""
     try:
         return bool(read(setting, shown) == value)
     except PlaygroundError:
         return False
 
 
-def bind(
+def given(
     settings: Mapping[str, Setting], values: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The settings that were given, by name: what equals its default is left to the default."""
-    given = {name: read(settings[name], value) for name, value in values.items()}
+    """The settings that controls change: those that are not empty and not the default."""
+    read_values = {name: read(settings[name], value) for name, value in values.items()}
     return {
         name: value
-        for name, value in given.items()
+        for name, value in read_values.items()
         if value is not None and value != defaults.get(name)
     }

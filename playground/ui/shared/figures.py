@@ -1,12 +1,12 @@
-"""The figures of a tab: a place for every registered view of it, filled when somebody looks.
+"""Places for the registered figures of a tab.
 
-Knows which views there are. Refuses to know what any of them shows. `gr.Plot` builds a figure anew
-on every change, so nothing here is drawn while tokens arrive.
+`gr.Plot` rebuilds a figure on every change, so figures are drawn when a run has ended or a tab is
+opened, never while tokens arrive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,53 +14,95 @@ import gradio as gr
 from gradio.blocks import Block
 
 from engine.trace import Trace
-from visualizers import applicable, views
+from playground.ui.shared.events import Updates
+from visualizers import View, applicable, views
 
-PAGE = 2000  # up to here a figure is better squeezed onto the screen than cut off by it
+_SCREEN = 2000  # pixels: up to this width a figure shrinks to the screen; wider ones are scrolled
 
 
 @dataclass(frozen=True)
-class Figures:
-    """The places of one tab, and what stands there while no view applies."""
+class FigurePlaces:
+    """A place for each figure, below its description; hidden while the figure does not apply."""
 
-    tab: str
-    empty: gr.Markdown
+    views: tuple[View, ...]
     groups: tuple[gr.Column, ...]
     plots: tuple[gr.Plot, ...]
 
     @property
     def outputs(self) -> list[Block]:
-        """What `drawn` gives values for."""
-        return [self.empty, *self.groups, *self.plots]
+        """The components that the methods below update."""
+        return [*self.groups, *self.plots]
 
-    def drawn(self, traces: Sequence[Trace], at: int | None) -> list[Any]:
-        """What each place shows for these traces; views that do not apply are hidden."""
-        fitting = applicable(traces)
-        shown = [view in fitting for view in views(self.tab)]
-        return [
-            gr.update(visible=not any(shown)),
-            *(gr.update(visible=shows) for shows in shown),
-            *(
-                _roomy(view.draw(traces, at)) if shows else gr.skip()
-                for view, shows in zip(views(self.tab), shown, strict=True)
-            ),
-        ]
+    def draw(self, inputs: Mapping[type, Any]) -> Updates:
+        """Draw the figures that have an input of their type; a sequence of traces for `Trace`."""
+
+        def applies(view: View) -> bool:
+            data = inputs.get(view.input)
+            if view.input is Trace:
+                return data is not None and any(map(view.needs, data))
+            return data is not None and view.needs(data)
+
+        return self._show([view for view in self.views if applies(view)], inputs)
+
+    def draw_comparison(self, traces: Sequence[Trace], position: int | None) -> Updates:
+        """Draw the figures that apply to a comparison; ``position`` is highlighted."""
+        return self._show(applicable(traces), {Trace: traces}, position)
+
+    def hide(self) -> Updates:
+        """Hide all figures."""
+        return self._show([], {})
+
+    def _show(
+        self, shown: Sequence[View], inputs: Mapping[type, Any], position: int | None = None
+    ) -> Updates:
+        updates: Updates = {}
+        for view, group, plot in zip(self.views, self.groups, self.plots, strict=True):
+            updates[group] = gr.Column(visible=view in shown)
+            if view in shown:
+                updates[plot] = _scrollable(view.draw(inputs[view.input], position))
+        return updates
 
 
-def places(tab: str, empty: str) -> Figures:
-    """An empty, hidden place for every view of the tab, under the view's own words."""
-    words = gr.Markdown(empty, elem_classes="to-come")
+def figure_places(figures: Sequence[View], prefix: str = "figure") -> FigurePlaces:
+    """Empty places; the element ids are ``prefix`` and the figure's id."""
     groups, plots = [], []
     with gr.Row(elem_classes="figures", equal_height=False):
-        for view in views(tab):
-            with gr.Column(visible=False, min_width=320, elem_id=f"figure-{view.id}") as group:
+        for view in figures:
+            with gr.Column(visible=False, min_width=320, elem_id=f"{prefix}-{view.id}") as group:
                 gr.Markdown(view.summary, elem_classes="summary")
                 plots.append(gr.Plot(show_label=False, container=False))
             groups.append(group)
-    return Figures(tab, words, tuple(groups), tuple(plots))
+    return FigurePlaces(tuple(figures), tuple(groups), tuple(plots))
 
 
-def _roomy(figure: Any) -> Any:
-    """A figure that needs much more than a screen's width gets it, and is scrolled."""
+@dataclass(frozen=True)
+class FigureTab:
+    """The figures of a comparison in one tab, and a text for when none applies."""
+
+    empty: gr.Markdown
+    places: FigurePlaces
+
+    @property
+    def outputs(self) -> list[Block]:
+        """The components that `draw` updates."""
+        return [self.empty, *self.places.outputs]
+
+    def draw(self, traces: Sequence[Trace], position: int | None) -> Updates:
+        """Draw the figures that apply to these traces; hide the others."""
+        some = any(view in self.places.views for view in applicable(traces))
+        return {
+            self.empty: gr.Markdown(visible=not some),
+            **self.places.draw_comparison(traces, position),
+        }
+
+
+def figure_tab(tab: str, empty: str) -> FigureTab:
+    """The figures of a tab, in reading order."""
+    text = gr.Markdown(empty, elem_classes="to-come")
+    return FigureTab(text, figure_places(views(tab)))
+
+
+def _scrollable(figure: Any) -> Any:
+    """Give a figure that is much wider than a screen its full width."""
     needed = (figure.layout.meta or {}).get("min_width", 0)
-    return figure.update_layout(width=needed) if needed > PAGE else figure
+    return figure.update_layout(width=needed) if needed > _SCREEN else figure

@@ -1,50 +1,80 @@
-"""Words, bars and tables as HTML that holds nothing but text.
-
-Knows how to escape. Refuses to know what stands in a table.
-"""
+"""Fragments of HTML, rendered with Jinja2. Autoescape is on: text never becomes markup."""
 
 from __future__ import annotations
 
-import html
+import json
 from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True
+)
+_MACROS: Any = _ENVIRONMENT.get_template("fragments.html").module
+_VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 
 
 def table(name: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose rows begin with their names; on a narrow screen keys scroll it too."""
-    top = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in head)
-    lines = "".join(
-        f'<tr><th scope="row">{html.escape(first)}</th>'
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for first, *cells in rows
-    )
-    return (
-        f'<div class="lab-frame" tabindex="0" role="group" aria-label="{html.escape(name)}">'
-        f'<table class="lab-table"><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>'
-        "</div>"
-    )
+    """A table whose first column names the rows; it can be scrolled by keyboard."""
+    return str(_MACROS.table(name, head, rows))
 
 
-def bar(words: str, done: int = 0, total: int = 0) -> str:
-    """How far something is, in words and, where that is known, as a bar."""
-    shown = f'<progress max="{total}" value="{done}"></progress>' if total else ""
-    return f'<p class="lab-progress" role="status">{shown}<span>{html.escape(words)}</span></p>'
+def progress(text: str, done: int = 0, total: int = 0) -> str:
+    """A progress line, with a bar if the total is known."""
+    return str(_MACROS.progress(text, done, total))
+
+
+def sentence(text: str) -> str:
+    """A sentence that screen readers announce."""
+    return str(_MACROS.sentence(text))
+
+
+def tokens(name: str, tokens: Sequence[tuple[str, str]]) -> str:
+    """A text with each token in the colour of its verdict."""
+    return str(_MACROS.tokens(name, tokens))
+
+
+def title(text: str) -> str:
+    """A small heading."""
+    return str(_MACROS.title(text))
+
+
+def note(text: str) -> str:
+    """An explanation in small print."""
+    return str(_MACROS.note(text))
+
+
+def check(passed: bool, text: str) -> str:
+    """A sentence with a check mark or a cross."""
+    return str(_MACROS.check(passed, text))
+
+
+def disabled_choice(name: str, reason: str) -> str:
+    """A checkbox that cannot be used, and why."""
+    return str(_MACROS.disabled_choice(name, reason))
+
+
+def aligned(
+    names: tuple[str, str], texts: tuple[Sequence[str], Sequence[str]], differs: int | None
+) -> str:
+    """Two texts, token under token, with the first difference highlighted and the rest dimmed."""
+    pairs = []
+    for place, both in enumerate(zip_longest(*texts, fillvalue="")):
+        kind = "same" if differs is None or place < differs else "after"
+        kind = "differs" if place == differs else kind
+        pairs.append((kind, [text.translate(_VISIBLE) for text in both]))
+    return str(_MACROS.aligned(names, pairs))
 
 
 def probability(p: float) -> str:
-    """A probability; very small ones keep their magnitude."""
+    """A probability as text; very small ones keep their magnitude."""
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
 
 
-def words(text: str) -> str:
-    """A sentence that matters."""
-    return f'<p class="lab-words" role="status">{html.escape(text)}</p>'
-
-
-def coloured(name: str, tokens: Sequence[tuple[str, str]]) -> str:
-    """A text whose tokens have the colour of their verdicts."""
-    spans = "".join(
-        f'<span class="{html.escape(verdict)}">{html.escape(text)}</span>'
-        for text, verdict in tokens
-    )
-    return f'<p class="lab-tokens"><b>{html.escape(name)}</b> {spans}</p>'
+def json_value(data: Any) -> str:
+    """Data for a script of the page, as the value of a `gr.HTML` component."""
+    # Gradio logs a warning for a value with a script tag; in JSON, \\u003c is the same character.
+    return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")

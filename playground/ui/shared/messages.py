@@ -1,7 +1,4 @@
-"""What a person did wrong, as words on the page: the one place where a `PlaygroundError` ends.
-
-Knows Gradio's messages. Refuses to know what was wrong.
-"""
+"""Errors a visitor may read, shown as messages on the page."""
 
 from __future__ import annotations
 
@@ -14,21 +11,23 @@ import gradio as gr
 
 from engine.errors import PlaygroundError
 
-
-def warn(words: str) -> None:
-    """Show a message; it may quote anybody, and the toast reads HTML."""
-    gr.Warning(html.escape(words), duration=20)
+FAILED = "Internal error. The server log has the details."
 
 
-def spoken(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, but what a person may read becomes a message and everything stays as it is."""
+def warn(text: str) -> None:
+    """Show a warning. It is escaped: it may quote input, and Gradio renders messages as HTML."""
+    gr.Warning(html.escape(text), duration=20)
 
-    @wraps(function)
-    def speaking(*args: Any, **kwargs: Any) -> Any:
+
+def shows_errors(listener: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a listener: a `PlaygroundError` becomes a warning, and no component changes."""
+
+    @wraps(listener)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            return listener(*args, **kwargs)
         except PlaygroundError as error:
             warn(str(error))
             return gr.skip()
 
-    return speaking
+    return wrapped

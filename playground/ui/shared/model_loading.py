@@ -1,8 +1,4 @@
-"""The models behind the page, loaded in the background so that the page is there before them.
-
-Knows that loading takes time and may fail, and how many models stay. Refuses to know how a model is
-loaded.
-"""
+"""Models loaded in the background, so that the page is there before them."""
 
 from __future__ import annotations
 
@@ -16,22 +12,22 @@ from playground import Playground
 
 
 class Loader:
-    """A lab that may still be on its way."""
+    """Loads one model in a thread."""
 
     def __init__(self, name: str, load: Callable[[], Playground]) -> None:
         self.name = name
         self._load = load
         self._lock = threading.Lock()
         self._lab: Future[Playground] | None = None
-        self._began = 0.0
+        self._started = 0.0
 
     def start(self) -> None:
-        """Begin loading, or begin again where it failed."""
+        """Start loading, or start again after a failure."""
         with self._lock:
             if self._lab is not None and not (self._lab.done() and self._lab.exception()):
                 return
             self._lab = Future()
-            self._began = time.monotonic()
+            self._started = time.monotonic()
             threading.Thread(target=self._work, args=(self._lab,), daemon=True).start()
 
     def _work(self, lab: Future[Playground]) -> None:
@@ -44,21 +40,16 @@ class Loader:
 
     @property
     def done(self) -> bool:
-        """Whether loading has ended, well or not."""
+        """Whether loading has ended, successfully or not."""
         return self._lab is not None and self._lab.done()
 
     @property
-    def loaded(self) -> bool:
-        """Whether the lab is there."""
-        return self._lab is not None and self._lab.done() and not self._lab.exception()
-
-    @property
     def seconds(self) -> float:
-        """How long loading has gone on."""
-        return time.monotonic() - self._began
+        """The time since loading started."""
+        return time.monotonic() - self._started
 
     def lab(self) -> Playground:
-        """The lab, waited for; raises what loading it raised."""
+        """Wait for the model; raises what loading raised."""
         if self._lab is None:
             self.start()
         assert self._lab is not None
@@ -66,10 +57,10 @@ class Loader:
 
 
 class Labs:
-    """The labs visitors may choose from, by their models' names; the first one is the usual one.
+    """The models visitors can choose from, by name; the first is the default.
 
-    At most ``kept`` are held: a model nobody has used for longest makes room, and its memory is
-    free once the runs on it have ended. With ``open`` a visitor may name any model.
+    At most ``max_loaded`` stay in memory: the least recently used one is dropped, and freed when
+    its runs have ended. With ``allow_any``, a visitor may enter the name of any model.
     """
 
     def __init__(
@@ -77,38 +68,38 @@ class Labs:
         names: Sequence[str],
         load: Callable[[str], Playground],
         *,
-        kept: int = 2,
-        open: bool = False,
+        max_loaded: int = 2,
+        allow_any: bool = False,
     ) -> None:
         self.names = tuple(names)
-        self.open = open
+        self.allow_any = allow_any
         self._load = load
-        self._kept = kept
+        self._max_loaded = max_loaded
         self._lock = threading.Lock()
-        self._loaders: dict[str, Loader] = {}  # the one used last is last
+        self._loaders: dict[str, Loader] = {}  # least recently used first
 
     @property
-    def usual(self) -> str:
-        """The model the page begins with."""
+    def default(self) -> str:
+        """The model the page starts with."""
         return self.names[0]
 
     def loader(self, name: str) -> Loader:
-        """The loader of one model, begun; a `PlaygroundError` for a model that is not offered."""
-        if name not in self.names and not self.open:
+        """The started loader of a model; a `PlaygroundError` if the model is not offered."""
+        if name not in self.names and not self.allow_any:
             raise PlaygroundError(
-                f"the model {name!r} is not offered here: {', '.join(self.names)}"
+                f"this server does not offer the model {name!r}; it offers {', '.join(self.names)}"
             )
         with self._lock:
             loader = self._loaders.pop(name, None) or Loader(name, lambda: self._load(name))
             self._loaders[name] = loader
-            # One that is still loading is kept: it would be loaded twice.
+            # Loaders that are still at work stay: dropped, they would load a model twice.
             done = [other for other in self._loaders if self._loaders[other].done]
-            for other in done[: max(0, len(self._loaders) - self._kept)]:
+            for other in done[: max(0, len(self._loaders) - self._max_loaded)]:
                 if other != name:
                     del self._loaders[other]
         loader.start()
         return loader
 
     def lab(self, name: str) -> Playground:
-        """The lab of one model, waited for."""
+        """Wait for a model."""
         return self.loader(name).lab()

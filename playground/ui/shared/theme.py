@@ -1,10 +1,11 @@
-"""How the page looks: Gradio's theme in our colours, the visitor's own fonts, our stylesheets.
+"""The page's theme, stylesheets and scripts.
 
-Nothing here is fetched: a font from a web service would be a request that leaves the machine.
+Fonts are those of the visitor's system: the page sends no request to another host.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import gradio as gr
@@ -13,22 +14,17 @@ from starlette.middleware import Middleware
 from playground.ui import assets
 from playground.ui.shared.event_streams import EventStreams
 
-_STYLES = (
-    "shared/web/page.css",
-    "shared/web/accessibility.css",
-    "watermark/web/watermark.css",
-    "speculative/web/speculative.css",
-)
+_STYLES = ("shared/web/page.css", "shared/web/accessibility.css")
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 _MONO = ("ui-monospace", "Consolas", "DejaVu Sans Mono", "monospace")
 _RED, _DARK_RED = "#dc2626", "#b91c1c"
 
 
-def look() -> dict[str, Any]:
-    """What the page is launched with to look and act as ours."""
+def theme_options(styles: Iterable[str]) -> dict[str, Any]:
+    """The arguments of `launch` for theme, styles and scripts; ``styles`` are those of pages."""
     return {
         "theme": _theme(),
-        "css_paths": [assets.path(name) for name in _STYLES],
+        "css_paths": [assets.path(name) for name in (*_STYLES, *styles)],
         "js": assets.listener("shared/web/combobox_focus.js", "keepComboboxFocus"),
         "head": assets.preloads(),
         "app_kwargs": {
@@ -40,22 +36,22 @@ def look() -> dict[str, Any]:
 
 def _theme() -> gr.themes.Base:
     """Light and dark follow the visitor's system."""
-    usual = gr.themes.Default(
+    default = gr.themes.Default(
         primary_hue="indigo",
         secondary_hue="indigo",
         neutral_hue="slate",
         font=_SANS,
         font_mono=_MONO,
     )
-    # Gradio's own quiet text has 2.6:1 on white, too faint to read; this has 4.8:1.
-    return usual.set(
+    # Gradio's subdued text has a contrast of 2.6:1 on white; this has 4.8:1.
+    return default.set(
         body_text_color_subdued="*neutral_500",
         body_text_color_subdued_dark="*neutral_400",
         input_placeholder_color="*neutral_500",
         input_placeholder_color_dark="*neutral_400",
         block_info_text_color="*neutral_500",
         block_info_text_color_dark="*neutral_400",
-        # Its accent and its buttons stay below 4.5:1 as well, on white and under white.
+        # Gradio's accent and button colours have less than 4.5:1 with white.
         color_accent="*primary_600",
         link_text_color="*primary_600",
         link_text_color_dark="*primary_400",

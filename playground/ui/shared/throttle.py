@@ -1,38 +1,50 @@
-"""What other threads tell, gathered so that a page hears of it only so often.
-
-Knows queues and time. Refuses to know what is told.
-"""
+"""Items from other threads, collected into batches at a limited rate."""
 
 from __future__ import annotations
 
 import queue
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 
 class End(NamedTuple):
-    """The last thing told: all went well, or this went wrong."""
+    """The last item of a queue; ``error`` is raised in the consumer."""
 
     error: BaseException | None = None
 
 
-def gathered(arrived: queue.SimpleQueue[Any], seconds: float) -> Iterator[list[Any]]:
-    """What has arrived, at most once in so many seconds, up to the end; raises what went wrong.
+def batches(items: queue.SimpleQueue[Any], seconds: float) -> Iterator[list[Any]]:
+    """Yield what has arrived, at most every ``seconds``, until an `End` arrives.
 
-    None that arrives has a batch given at once, be it an empty one.
+    The first batch is yielded at once. A None in the queue causes a batch, if need be an empty one.
     """
     due = 0.0
     while True:
-        items = [arrived.get()]
+        arrived = [items.get()]
         time.sleep(max(0.0, due - time.monotonic()))
         due = time.monotonic() + seconds
-        while not arrived.empty():
-            items.append(arrived.get())
-        end = next((item for item in items if isinstance(item, End)), None)
-        if news := [item for item in items if not isinstance(item, End)]:
-            yield [item for item in news if item is not None]
+        while not items.empty():
+            arrived.append(items.get())
+        end = next((item for item in arrived if isinstance(item, End)), None)
+        if batch := [item for item in arrived if not isinstance(item, End)]:
+            yield [item for item in batch if item is not None]
         if end:
             if end.error:
                 raise end.error
             return
+
+
+def read_ahead(source: Iterable[Any], items: queue.SimpleQueue[Any]) -> None:
+    """Read a source in a thread of its own, into a queue for `batches`."""
+    threading.Thread(target=_read, args=(source, items), daemon=True).start()
+
+
+def _read(source: Iterable[Any], items: queue.SimpleQueue[Any]) -> None:
+    try:
+        for item in source:
+            items.put(item)
+        items.put(End())
+    except BaseException as error:
+        items.put(End(error))

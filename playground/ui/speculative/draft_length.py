@@ -1,7 +1,4 @@
-"""How far ahead? One drafter over a grid of its settings, as a heat map.
-
-Knows what may be asked and where the outcome stands. Refuses to run a cell and to draw the map.
-"""
+"""Draft length: one drafter over a grid of its settings, and at several temperatures."""
 
 from __future__ import annotations
 
@@ -14,44 +11,50 @@ import gradio as gr
 
 from engine.settings import Limits
 from playground import Playground
-from playground.speculation.grid import Progress, Sweep, axes, sweep
-from playground.ui.compare.components import Values
-from playground.ui.shared.job_controls import Bench, Drawn, bench
-from playground.ui.shared.jobs import Jobs, Tell
-from playground.ui.speculative import temperature
+from playground.speculation import acceptance, grid
+from playground.speculation.acceptance import TEMPERATURES, AtTemperature, temperatures
+from playground.speculation.grid import Sweep, axes, sweep
+from playground.ui.shared import html
+from playground.ui.shared.events import StateValue, Updates, Values
+from playground.ui.shared.jobs import JobControls, Jobs, Report, job_controls
 from playground.ui.speculative.form import Form
-from playground.ui.speculative.race import Kept, Track
-from playground.ui.speculative.temperature import Warmth
+from playground.ui.speculative.race import TimedRuns
 from visualizers.speculative.heat_map import Cell, SettingsGrid, speculative_grid
 
-_WHAT = (
-    "How many tokens to draft, and how sure to be of each? One run for every cell of a grid, each "
-    "alone: draft length against the confidence threshold, for early exit after several layers, "
-    "for lookup against how many tokens must match."
+_GRID = (
+    "Measures one run for each cell of a grid: draft length against the confidence threshold. "
+    "Early exit is measured after several layers; for prompt lookup the second axis is the number "
+    "of tokens that must match."
+)
+_TEMPERATURE = (
+    "**Temperature.** At a higher temperature the model is less certain and accepts fewer drafted "
+    "tokens. This samples with the same drafter and prompt at several temperatures."
 )
 _TOKENS = 24
+_HEAD = ("temperature", "accepted", "verified", "rate", "tokens per pass", "entropy (nats)")
 
 
 @dataclass(frozen=True)
-class Ahead:
-    """The parts of the section; ``found`` is the `Sweep`, `Kept`."""
+class DraftLengthSection:
+    """The components of the section."""
 
     drafter: gr.Dropdown
     tokens: gr.Slider
-    bench: Bench
-    found: gr.State
-    shown: gr.Column
-    plot: gr.Plot
-    warmth: Warmth
+    grid_controls: JobControls
+    grid_result: gr.State  # a `StateValue[Sweep]`
+    figure_area: gr.Column
+    figure: gr.Plot
+    temperature_controls: JobControls
+    temperature_result: gr.HTML
 
-    def drawn(self, kept: Kept[Sweep]) -> Drawn:
-        """The heat map."""
-        return {self.shown: gr.Column(visible=True), self.plot: _heat(kept.value)}
+    def draw(self, result: StateValue[Sweep]) -> Updates:
+        """Draw the heat map."""
+        return {self.figure_area: gr.Column(visible=True), self.figure: _heat_map(result.value)}
 
 
-def section(limits: Limits) -> Ahead:
+def build_draft_length(limits: Limits) -> DraftLengthSection:
     """The section."""
-    gr.Markdown(_WHAT, elem_classes="summary")
+    gr.Markdown(_GRID, elem_classes="summary")
     with gr.Row(elem_classes="settings detection"):
         drafter = gr.Dropdown(
             [], label="drafter", interactive=True, filterable=False, elem_id="spec-sweep-drafter"
@@ -60,84 +63,137 @@ def section(limits: Limits) -> Ahead:
             *(min(4, limits.max_new_tokens), min(limits.max_new_tokens, 128)),
             value=min(_TOKENS, limits.max_new_tokens),
             step=4,
-            label="tokens of each run",
-            info="More of them take longer and give steadier times: those of short runs jump.",
+            label="tokens per run",
+            info="Longer runs give more stable times.",
             interactive=True,
             elem_id="spec-sweep-tokens",
         )
-    buttons = bench("spec-sweep", "Measure the grid")
-    with gr.Column(visible=False, elem_classes="figures") as shown:
-        plot = gr.Plot(show_label=False, container=False, elem_id="spec-sweep-plot")
-    return Ahead(drafter, tokens, buttons, gr.State(None), shown, plot, temperature.section())
+    grid_controls = job_controls("spec-sweep", measure="Measure the grid")
+    with gr.Column(visible=False, elem_classes="figures") as figure_area:
+        figure = gr.Plot(show_label=False, container=False, elem_id="spec-sweep-plot")
+    gr.Markdown(_TEMPERATURE, elem_classes="summary")
+    temperature_controls = job_controls("spec-heat", measure="Measure temperatures")
+    temperature_result = gr.HTML(elem_id="spec-heat", elem_classes="lab-told", padding=False)
+    return DraftLengthSection(
+        *(drafter, tokens, grid_controls, gr.State(None), figure_area, figure),
+        *(temperature_controls, temperature_result),
+    )
 
 
-def measure(
-    section: Ahead,
+def measure_grid(
+    section: DraftLengthSection,
     form: Form,
     jobs: Jobs,
-    track: Track,
+    timed: TimedRuns,
     lab: Playground,
     values: Values,
     visitor: str,
-) -> Iterator[Drawn]:
-    """A sweep: how far it is, then the cells there are."""
-    prompt = form.text(values)
-    drafter = form.one(lab, values[section.drafter], values)
+) -> Iterator[Updates]:
+    """Measure the grid; yields the progress, then the cells that were measured."""
+    prompt = form.prompt_of(values)
+    drafter = form.drafter(lab, values[section.drafter], values)
     layer = int(values[form.layer])
-    grid = axes(lab, drafter.strategy, [layer] if layer else ())
-    shared = {**form.shared(values), "max_new_tokens": int(values[section.tokens])}
+    of_grid = axes(lab, drafter.strategy, [layer] if layer else ())
+    shared = {**form.shared_of(values), "max_new_tokens": int(values[section.tokens])}
 
-    def work(stop: threading.Event, tell: Tell) -> None:
-        steps = sweep(lab, prompt, drafter, grid, stop=stop, **shared)
-        for step in track.turns(steps, stop, tell):
-            tell(step)
+    def work(stop: threading.Event, report: Report) -> None:
+        cells = sweep(lab, prompt, drafter, of_grid, stop=stop, **shared)
+        for progress in timed.one_by_one(cells, stop, report):
+            report(progress)
 
-    last: Progress | None = None
-    for news in jobs.follow(visitor, work):
-        told = [item for item in news if isinstance(item, Progress)]
-        last = told[-1] if told else last
-        words = [item for item in news if isinstance(item, str)]
-        if words:
-            yield section.bench.say(words[-1])
+    controls, last = section.grid_controls, None
+    for batch in jobs.run(visitor, work):
+        for item in batch:
+            if isinstance(item, grid.Progress):
+                last = item
+        texts = [item for item in batch if isinstance(item, str)]
+        if texts:
+            yield controls.status(texts[-1])
         elif last:
-            yield section.bench.say(f"{last.done} of {last.total} runs", last.done, last.total)
+            yield controls.status(f"{last.done} of {last.total} runs", last.done, last.total)
     if last is None or not last.sweep.cells:
-        yield section.bench.say("Stopped before a run was over.")
+        yield controls.status("Stopped before the first run ended.")
         return
-    cut = "" if last.done == last.total else f"Stopped after {last.done} of {last.total} runs. "
-    yield {**section.bench.say(cut + _best(last.sweep)), section.found: Kept(last.sweep)}
+    stopped = "" if last.done == last.total else f"Stopped after {last.done} of {last.total} runs. "
+    yield {
+        **controls.status(stopped + _fastest(last.sweep)),
+        section.grid_result: StateValue(last.sweep),
+    }
 
 
-def _heat(found: Sweep) -> Any:
-    """The map: the first two settings are its axes, a third one has a panel for each value."""
+def _heat_map(found: Sweep) -> Any:
+    """The first two settings are the axes; a third one has a panel for each value."""
     across, *others = found.axes
-    up = others[0] if others else across
-    further = others[1:]
+    panels = others[1:]
     cells = tuple(
         Cell(
             *(one.values[0], one.values[1] if others else 0.0),
             ", ".join(
                 f"{axis.title} {value:g}"
-                for axis, value in zip(further, one.values[2:], strict=True)
+                for axis, value in zip(panels, one.values[2:], strict=True)
             ),
             *(one.tokens_per_second, one.compression, one.acceptance),
         )
         for one in found.cells
     )
-    y_title = up.title if others else ""
-    return speculative_grid(SettingsGrid(cells, across.title, y_title, found.plain))
+    second = others[0].title if others else ""
+    return speculative_grid(SettingsGrid(cells, across.title, second, found.plain))
 
 
-def _best(found: Sweep) -> str:
-    """The best cell in words."""
+def _fastest(found: Sweep) -> str:
     best = found.best
     if best is None or best.tokens_per_second is None:
-        return "No run came to its end."
+        return "No run finished."
     titles = [axis.title for axis in found.axes]
-    told = ", ".join(f"{title} {value:g}" for title, value in zip(titles, best.values, strict=True))
+    cell = ", ".join(f"{title} {value:g}" for title, value in zip(titles, best.values, strict=True))
     rate = best.tokens_per_second
     if not found.plain:
-        return f"Fastest: {told}, {rate:.1f} tokens a second."
-    times = rate / found.plain
-    pays = "" if times > 1 else " Not drafting is faster on this prompt and this machine."
-    return f"Fastest: {told}, {rate:.1f} tokens a second, {times:.2f} times plain decoding.{pays}"
+        return f"Fastest: {cell}, {rate:.1f} tokens/s."
+    speed_up = rate / found.plain
+    slower = "" if speed_up > 1 else " Plain decoding is faster on this prompt and machine."
+    return f"Fastest: {cell}, {rate:.1f} tokens/s, a speed-up of {speed_up:.2f}.{slower}"
+
+
+def measure_temperatures(
+    section: DraftLengthSection,
+    form: Form,
+    jobs: Jobs,
+    timed: TimedRuns,
+    lab: Playground,
+    values: Values,
+    visitor: str,
+) -> Iterator[Updates]:
+    """Measure each temperature; if stopped, the rows so far stay."""
+    prompt = form.prompt_of(values)
+    drafter = form.drafter(lab, values[section.drafter], values)
+    shared = {**form.shared_of(values), "max_new_tokens": int(values[section.tokens])}
+
+    def work(stop: threading.Event, report: Report) -> None:
+        runs = temperatures(lab, prompt, drafter, stop=stop, **shared)
+        for progress in timed.one_by_one(runs, stop, report):
+            report(progress)
+
+    controls, done, total = section.temperature_controls, 0, len(TEMPERATURES)
+    for batch in jobs.run(visitor, work):
+        reports = [item for item in batch if isinstance(item, acceptance.Progress)]
+        texts = [item for item in batch if isinstance(item, str)]
+        if reports:
+            done, total = reports[-1].done, reports[-1].total
+            yield {section.temperature_result: _table(drafter.name, reports[-1].found)}
+        yield controls.status(texts[-1] if texts else f"{done} of {total} runs", done, total)
+    yield controls.status("Done." if done == total else f"Stopped after {done} of {total} runs.")
+
+
+def _table(name: str, found: tuple[AtTemperature, ...]) -> str:
+    rows = [
+        [
+            f"{one.temperature:g}",
+            str(one.share.accepted),
+            str(one.share.judged),
+            "–" if one.share.rate is None else f"{one.share.rate:.0%}",
+            "–" if one.compression is None else f"{one.compression:.2f}",
+            "–" if one.entropy is None else f"{one.entropy:.2f}",
+        ]
+        for one in found
+    ]
+    return html.title(name) + html.table("Temperatures", _HEAD, rows) if rows else ""

@@ -1,7 +1,4 @@
-"""What a visitor fills in before a race: the prompt, who drafts, and how.
-
-Knows the controls and how they become entrants of a race. Refuses to run anything.
-"""
+"""The form of a race: the prompt, the drafters, and their settings."""
 
 from __future__ import annotations
 
@@ -10,45 +7,42 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import gradio as gr
-from gradio.blocks import Block
 
 from engine.errors import PlaygroundError
 from engine.prompt import Chat
 from engine.settings import Limits
 from playground import Playground
 from playground.speculation.drafters import Drafter, all_drafters, early_exit_description
-from playground.ui.compare.components import KINDS, Values
-from playground.ui.shared.controls import fitting
-from playground.ui.speculative import markup
-from playground.ui.speculative.example_prompts import EXAMPLES
+from playground.ui.shared import html
+from playground.ui.shared.controls import as_prompt, fitting, prompt_kind
+from playground.ui.shared.events import Updates, Values
+from playground.ui.speculative.examples import EXAMPLES
 
-Drawn = dict[Block, Any]
+_MAX_TOKENS = 400
+_MAX_TEMPERATURE = 2.0
+_DRAFTER_DEFAULT = "drafter default"
 
-LONGEST = 400  # tokens of a race: more is a marathon
-_HOTTEST = 2.0
-_OWN = "each drafter's own"
-
-_ASKED = (
+_FIELDS = (
     *("prompt", "kind", "drafters", "tokens", "length", "threshold", "layer"),
     *("sampling", "temperature", "seed"),
 )
 
-# The settings that say how many tokens a round drafts, whatever a strategy calls them.
+# The settings for the number of drafted tokens, by the names strategies have for it.
 _LENGTHS = ("num_assistant_tokens", "prompt_lookup_num_tokens", "medusa_depth")
 _CONSTANT = {"num_assistant_tokens_schedule": "constant"}
 
 
 @dataclass(frozen=True)
 class Form:
-    """The controls."""
+    """The controls of the form."""
 
     examples: tuple[gr.Button, ...]
     point: gr.Markdown
     prompt: gr.Textbox
     kind: gr.Radio
-    above: gr.Button  # takes over the prompt of the page
+    copy_prompt: gr.Button  # copies the prompt of the compare page
     drafters: gr.CheckboxGroup
-    wished: gr.State  # who a link has drafting, until the visitor says otherwise
+    from_link: gr.State  # the drafters that a link selects, until the visitor selects others
     missing: gr.HTML
     tokens: gr.Slider
     length: gr.Slider
@@ -59,103 +53,109 @@ class Form:
     seed: gr.Number
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """What a race depends on, by name."""
-        return {name: getattr(self, name) for name in _ASKED}
+        return {name: getattr(self, name) for name in _FIELDS}
 
     @property
     def inputs(self) -> set[Any]:
-        """The same, as an event takes it."""
-        return {*self.asked.values()}
+        """The fields, as inputs of an event."""
+        return {*self.fields.values()}
 
-    def changed(self, lab: Playground, values: Values) -> dict[str, Any]:
-        """What is not as it was at first, by name: as a link has it."""
-        first = {**{field: field.value for field in self.inputs}, self.drafters: self.able(lab)}
-        return {name: values[f] for name, f in self.asked.items() if values[f] != first[f]}
+    def changes(self, lab: Playground, values: Values) -> dict[str, Any]:
+        """The values that differ from the initial ones, by field name."""
+        first = {field: field.value for field in self.inputs}
+        first[self.drafters] = self.available(lab)
+        return {name: values[f] for name, f in self.fields.items() if values[f] != first[f]}
 
     @property
     def restorable(self) -> list[Any]:
-        """What `restored` has news for."""
-        return [*(self.inputs - {self.drafters}), self.wished]
+        """The components that `restore` updates."""
+        return [*(self.inputs - {self.drafters}), self.from_link]
 
-    def restored(self, changed: Mapping[str, Any]) -> Drawn:
-        """The controls as a link has them; what they cannot show is as it was at first."""
-        ticked = changed.get("drafters")
-        drawn: Drawn = {self.wished: ticked if isinstance(ticked, list) else None}
-        for name, field in self.asked.items():
+    def restore(self, changes: Mapping[str, Any]) -> Updates:
+        """Show the values of a link; those that do not fit get their initial value."""
+        selected = changes.get("drafters")
+        updates: Updates = {self.from_link: selected if isinstance(selected, list) else None}
+        for name, field in self.fields.items():
             if field is not self.drafters:
-                drawn[field] = fitting(field, changed.get(name), field.value)
-        return drawn
+                updates[field] = fitting(field, changes.get(name), field.value)
+        return updates
 
-    def text(self, values: Values) -> str | Chat:
+    def prompt_of(self, values: Values) -> str | Chat:
         """The prompt as a lab takes it."""
         prompt = values[self.prompt]
         if not prompt.strip():
-            raise PlaygroundError("there is no prompt; write one, or take an example")
-        return [{"role": "user", "content": prompt}] if values[self.kind] == KINDS[1] else prompt
+            raise PlaygroundError("the prompt is empty; enter one, or choose an example")
+        return as_prompt(prompt, values[self.kind])
 
-    def shared(self, values: Values) -> dict[str, Any]:
-        """What all entrants are told."""
+    def shared_of(self, values: Values) -> dict[str, Any]:
+        """The settings of all runs."""
         seed = values[self.seed]
         return {"max_new_tokens": int(values[self.tokens]), "seed": 0 if seed is None else seed}
 
-    def drawing(self, values: Values) -> dict[str, Any]:
-        """How tokens are chosen, as `entrants` takes it."""
+    def sampling_of(self, values: Values) -> dict[str, Any]:
+        """Whether and how tokens are sampled, as arguments of `entrants`."""
         if not values[self.sampling]:
             return {}
         return {"do_sample": True, "shaping": {"temperature": float(values[self.temperature])}}
 
-    def chosen(self, lab: Playground, values: Values) -> tuple[Drafter, ...]:
-        """Plain decoding and those that were ticked, with the settings of the form."""
-        ticked = set(values[self.drafters])
-        everyone = all_drafters(lab, **self.drawing(values))
-        racing = [one for one in everyone if one.plain or one.name in ticked]
+    def selected(self, lab: Playground, values: Values) -> tuple[Drafter, ...]:
+        """Plain decoding and the selected drafters, with the settings of the form."""
+        names = set(values[self.drafters])
+        known = all_drafters(lab, **self.sampling_of(values))
+        racing = [one for one in known if one.plain or one.name in names]
         if len(racing) < 2:
-            raise PlaygroundError("nobody drafts; tick at least one drafter")
-        return tuple(self._told(lab, one, values) for one in racing)
+            raise PlaygroundError("Select at least one drafter.")
+        return tuple(self._configured(lab, one, values) for one in racing)
 
-    def one(self, lab: Playground, name: str | None, values: Values) -> Drafter:
+    def drafter(self, lab: Playground, name: str | None, values: Values) -> Drafter:
         """One drafter, with the settings of the form."""
-        everyone = all_drafters(lab, **self.drawing(values))
-        found = next((one for one in everyone if one.name == name and not one.plain), None)
+        known = all_drafters(lab, **self.sampling_of(values))
+        found = next((one for one in known if one.name == name and not one.plain), None)
         if found is None:
-            raise PlaygroundError("choose a drafter first")
-        return self._told(lab, found, values)
+            raise PlaygroundError("Select a drafter.")
+        return self._configured(lab, found, values)
 
-    def _told(self, lab: Playground, drafter: Drafter, values: Values) -> Drafter:
+    def _configured(self, lab: Playground, drafter: Drafter, values: Values) -> Drafter:
         if drafter.plain:
             return drafter
         given = values[self.threshold]
         threshold = float(given) if given else None
-        return told(lab, drafter, int(values[self.length]), threshold, int(values[self.layer]))
+        layer = int(values[self.layer])
+        return configured(lab, drafter, int(values[self.length]), threshold, layer)
 
-    def able(self, lab: Playground) -> list[str]:
-        """The drafters that can run on a model."""
+    def available(self, lab: Playground) -> list[str]:
+        """The drafters that work with a model."""
         return [
             one.name
             for one in all_drafters(lab)
             if not one.plain and one.unavailable_reason is None
         ]
 
-    def fitted(self, lab: Playground, ticked: list[str] | None, layer: int) -> Drawn:
-        """The controls for a model: who can draft there, and how many layers it has."""
-        everyone = [one for one in all_drafters(lab) if not one.plain]
-        able, last = self.able(lab), max(1, _layers(lab) - 1)
+    def show_model(self, lab: Playground, selected: list[str] | None, layer: int) -> Updates:
+        """Adapt the controls to a model: its drafters and its number of layers."""
+        names, last = self.available(lab), max(1, _layers(lab) - 1)
         fits: dict[str, Any] = {} if layer <= last else {"value": 0}
+        value = [name for name in names if selected is None or name in selected]
+        unavailable = [
+            one for one in all_drafters(lab) if not one.plain and one.unavailable_reason is not None
+        ]
+        reasons = [
+            html.disabled_choice(one.name, one.unavailable_reason or "") for one in unavailable
+        ]
         return {
-            self.drafters: gr.CheckboxGroup(
-                choices=able, value=[name for name in able if ticked is None or name in ticked]
-            ),
-            self.missing: _missing([one for one in everyone if one.unavailable_reason is not None]),
+            self.drafters: gr.CheckboxGroup(choices=names, value=value),
+            self.missing: "".join(reasons),
             self.layer: gr.Slider(maximum=last, **fits),
         }
 
 
-def told(
+def configured(
     lab: Playground, drafter: Drafter, length: int, threshold: float | None, layer: int
 ) -> Drafter:
-    """An entrant with what the form says, where its strategy has such settings; a length or a
-    layer of 0, and no threshold, leave it to the drafter."""
+    """A drafter with the settings of the form that its strategy has. A length or layer of 0, and
+    a threshold of None, keep the drafter's own."""
     known = lab.offered()[drafter.strategy].own_settings
     wanted: dict[str, Any] = {}
     if threshold is not None:
@@ -167,7 +167,7 @@ def told(
     own = {name: value for name, value in wanted.items() if name in known}
     settings = {**drafter.settings, **own}
     for name in settings.keys() & set(_LENGTHS):
-        # What suits a drafter may be more than this server allows, or its strategy.
+        # The drafter's own length may exceed the limit of the server or of its strategy.
         most = known[name].highest(lab.limits)
         settings[name] = settings[name] if most is None else min(settings[name], int(most))
     about = early_exit_description(lab, layer) if "assistant_early_exit" in own else drafter.about
@@ -179,16 +179,11 @@ def _layers(lab: Playground) -> int:
     return int(getattr(config, "num_hidden_layers", 2))
 
 
-def _missing(those: list[Drafter]) -> str:
-    """Who cannot draft here, and why."""
-    return "".join(markup.off(one.name, one.unavailable_reason or "") for one in those)
-
-
-def draw(limits: Limits) -> Form:
-    """The controls, filled with the first example."""
+def build_form(limits: Limits) -> Form:
+    """The form, filled with the first example."""
     first = EXAMPLES[0]
     with gr.Row(elem_id="spec-examples", elem_classes="lab-actions"):
-        gr.Markdown("Try")
+        gr.Markdown("Examples")
         examples = [
             gr.Button(one.title, size="sm", scale=0, min_width=0, elem_id=f"spec-example-{place}")
             for place, one in enumerate(EXAMPLES)
@@ -198,56 +193,50 @@ def draw(limits: Limits) -> Form:
         with gr.Column(scale=3, min_width=280):
             prompt = gr.Textbox(
                 first.prompt,
-                label="Prompt of the race",
+                label="Prompt",
                 lines=4,
                 max_lines=10,
                 interactive=True,
                 elem_id="spec-prompt",
             )
-            above = gr.Button("Take the prompt from above", size="sm", elem_id="spec-above")
+            copy_prompt = gr.Button("Copy the prompt from above", size="sm", elem_id="spec-above")
         with gr.Column(scale=2, min_width=280):
-            kind = gr.Radio(
-                KINDS,
-                value=KINDS[0],
-                label="The prompt is a",
-                interactive=True,
-                elem_id="spec-kind",
-            )
+            kind = prompt_kind("spec-kind")
             drafters = gr.CheckboxGroup(
                 [],
-                label="Who drafts, against plain decoding",
+                label="Drafters, compared with plain decoding",
                 interactive=True,
                 elem_id="spec-drafters",
             )
             missing = gr.HTML(elem_id="spec-missing", elem_classes="lab-told", padding=False)
     settings = _settings(limits, min(first.max_new_tokens, limits.max_new_tokens))
-    named = {"drafters": drafters, "wished": gr.State(None), "missing": missing, **settings}
-    return Form(tuple(examples), point, prompt, kind, above, **named)
+    named = {"drafters": drafters, "from_link": gr.State(None), "missing": missing, **settings}
+    return Form(tuple(examples), point, prompt, kind, copy_prompt, **named)
 
 
 def _settings(limits: Limits, tokens: int) -> Mapping[str, Any]:
-    """The sliders; help comes where somebody points."""
+    """The settings of the drafters."""
     with gr.Row(elem_classes="settings detection", elem_id="spec-settings"):
         return {
             "tokens": _slider(
                 "tokens",
-                (1, min(limits.max_new_tokens, LONGEST), tokens, 1),
-                "How many tokens each of them writes at most.",
+                (1, min(limits.max_new_tokens, _MAX_TOKENS), tokens, 1),
+                "The number of tokens each lane writes.",
                 "new tokens",
             ),
             "length": _slider(
                 "length",
                 (0, limits.draft_tokens, 0, 1),
-                "How many tokens a round drafts, the same for all; 0 leaves it to each drafter. "
-                "Longer drafts save more passes if they are kept, and cost more if not.",
+                "The number of tokens drafted per round; 0 uses each drafter's default. Longer "
+                "drafts save more passes if they are accepted, and cost more if they are not.",
                 "draft length",
             ),
             "threshold": gr.Dropdown(
-                [(_OWN, ""), *(f"{tenth / 10:g}" for tenth in range(10))],
+                [(_DRAFTER_DEFAULT, ""), *(f"{tenth / 10:g}" for tenth in range(10))],
                 value="",
                 label="confidence threshold",
-                info="A drafting model stops early after a token it finds less probable than "
-                "this. Lookup and heads have no such number.",
+                info="A draft model stops after a token with a probability below this. It does "
+                "not apply to prompt lookup and heads.",
                 interactive=True,
                 filterable=False,
                 elem_id="spec-threshold",
@@ -255,22 +244,22 @@ def _settings(limits: Limits, tokens: int) -> Mapping[str, Any]:
             "layer": _slider(
                 "layer",
                 (0, 32, 0, 1),
-                "After how many of the model's layers early exit drafts; 0 is where an exit was "
-                "trained that pays, or else half of them.",
+                "The layer after which early exit drafts; 0 uses the best trained exit, or half "
+                "of the layers if there is none.",
                 "exit layer",
             ),
             "sampling": gr.Checkbox(
                 False,
-                label="draw tokens",
-                info="Draw instead of taking the most probable token. Lanes then write different "
-                "texts: what is kept the same is how probable each text is.",
+                label="sample",
+                info="Sample instead of taking the most probable token. Lanes then write different "
+                "texts, from the same distribution.",
                 interactive=True,
                 elem_id="spec-sampling",
             ),
             "temperature": _slider(
                 "temperature",
-                (0.1, _HOTTEST, 1.0, 0.1),
-                "Above 1 less probable tokens are drawn more often, and drafts hit less often.",
+                (0.1, _MAX_TEMPERATURE, 1.0, 0.1),
+                "Above 1, less probable tokens are sampled more often, and fewer drafts accepted.",
                 "temperature",
                 visible=False,
             ),
@@ -279,7 +268,7 @@ def _settings(limits: Limits, tokens: int) -> Mapping[str, Any]:
                 precision=0,
                 minimum=0,
                 label="seed",
-                info="Equal seeds give equal draws.",
+                info="The same seed gives the same tokens.",
                 interactive=True,
                 elem_id="spec-seed",
             ),
@@ -287,7 +276,7 @@ def _settings(limits: Limits, tokens: int) -> Mapping[str, Any]:
 
 
 def _slider(
-    id: str, span: tuple[float, float, float, float], info: str, label: str, **how: Any
+    id: str, span: tuple[float, float, float, float], info: str, label: str, **options: Any
 ) -> gr.Slider:
     low, high, value, step = span
     return gr.Slider(
@@ -298,5 +287,5 @@ def _slider(
         info=info,
         interactive=True,
         elem_id=f"spec-{id}",
-        **how,
+        **options,
     )

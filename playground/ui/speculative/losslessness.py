@@ -1,7 +1,4 @@
-"""The same text? Greedy texts token by token, and what is drawn by its odds.
-
-Knows how both findings are shown. Refuses to compare and to test: that is done without a page.
-"""
+"""Losslessness: greedy texts compared token by token, and sampled texts by their distribution."""
 
 from __future__ import annotations
 
@@ -25,75 +22,72 @@ from playground.speculation.distribution_check import (
 )
 from playground.speculation.lossless import Lossless, Pair
 from playground.speculation.race import Lane, Race
-from playground.ui.compare.components import Values
 from playground.ui.shared import html
-from playground.ui.shared.job_controls import Bench, Drawn, bench
-from playground.ui.shared.jobs import Jobs, Tell
-from playground.ui.speculative import markup
+from playground.ui.shared.events import Updates, Values
+from playground.ui.shared.jobs import JobControls, Jobs, Report, job_controls
 from playground.ui.speculative.form import Form
 
-EMPTY = "After a race: the text with drafts and the one without, token by token."
-_WHAT = (
-    "**Drawn tokens** differ from run to run, so there it is the odds that must be the same. The "
-    "test draws many texts of two tokens with drafts and counts them against the probabilities "
-    "that plain sampling has, which are computed, not counted."
+_EMPTY = "After a race, this compares the text with drafts to the text without, token by token."
+_DESCRIPTION = (
+    "**Sampled tokens** differ from run to run; there the distribution must be the same. The test "
+    "samples many texts of two tokens with drafts and compares their counts with the exact "
+    "probabilities of plain sampling."
 )
-_ROWS = 8  # texts of the test that are shown
-_HEAD = ("text", "its probability", "expected", "drawn")
+_MAX_ROWS = 8  # texts that are listed
+_HEAD = ("text", "probability", "expected", "sampled")
 
 
 @dataclass(frozen=True)
-class Proof:
-    """The parts of the section."""
+class LosslessnessSection:
+    """The components of the section."""
 
-    lines: gr.HTML
+    comparison: gr.HTML
     drafter: gr.Dropdown
-    draws: gr.Slider
-    bench: Bench
-    found: gr.HTML
+    samples: gr.Slider
+    controls: JobControls
+    result: gr.HTML
 
 
-def section() -> Proof:
+def build_losslessness() -> LosslessnessSection:
     """The section."""
-    lines = gr.HTML(markup.said(EMPTY), elem_id="spec-lossless", elem_classes="lab-told")
-    gr.Markdown(_WHAT, elem_classes="summary")
+    comparison = gr.HTML(html.note(_EMPTY), elem_id="spec-lossless", elem_classes="lab-told")
+    gr.Markdown(_DESCRIPTION, elem_classes="summary")
     with gr.Row(elem_classes="settings detection"):
         drafter = gr.Dropdown(
             [], label="drafter", interactive=True, filterable=False, elem_id="spec-odds-drafter"
         )
-        draws = gr.Slider(
+        samples = gr.Slider(
             *(50, MOST_DRAWS),
             value=DRAWS,
             step=50,
-            label="texts to draw",
-            info="More of them see smaller faults.",
+            label="texts to sample",
+            info="More texts detect smaller differences.",
             interactive=True,
             elem_id="spec-draws",
         )
-    buttons = bench("spec-odds", "Test the odds")
-    found = gr.HTML(elem_id="spec-odds", elem_classes="lab-told", padding=False)
-    return Proof(lines, drafter, draws, buttons, found)
+    controls = job_controls("spec-odds", test="Test the distribution")
+    result = gr.HTML(elem_id="spec-odds", elem_classes="lab-told", padding=False)
+    return LosslessnessSection(comparison, drafter, samples, controls, result)
 
 
-def held(race: Race | None, lane: Lane | None) -> str:
-    """A lane's text against plain decoding's, with the first difference marked."""
+def compare_texts(race: Race | None, lane: Lane | None) -> str:
+    """A lane's text below that of plain decoding, with the first difference highlighted."""
     plain = race.plain if race else None
     if lane is None or lane.trace is None or plain is None or plain.trace is None:
-        return markup.said(EMPTY)
+        return html.note(_EMPTY)
     try:
         found = lossless.check(plain.trace, lane.trace)
     except PlaygroundError as error:
-        return html.words(f"{str(error)[0].upper()}{str(error)[1:]}.")
-    differs = found.first.position if found.first else None
+        return html.sentence(f"{str(error)[0].upper()}{str(error)[1:]}.")
     return "".join(
         [
-            markup.check(found.same, found.summary),
-            markup.pairs(
+            html.check(found.same, found.summary),
+            html.aligned(
                 (plain.drafter.name, lane.drafter.name),
                 (_texts(plain.trace), _texts(lane.trace)),
-                differs,
+                found.first.position if found.first else None,
             ),
-            markup.said(_closest(found)),
+            html.note(_closest(found)),
         ]
     )
 
@@ -105,45 +99,52 @@ def _texts(trace: Trace) -> list[str]:
 
 
 def _closest(found: Lossless) -> str:
-    """Where a tie would break first."""
+    """The smallest gap between the best two tokens, and the numerical noise."""
     pair: Pair | None = found.closest
     if pair is None or pair.plain is None or pair.plain.gap is None:
         return ""
     return (
-        f"The closest call was token {pair.position + 1}, where the best two tokens were"
-        f" {pair.plain.gap:.2g} apart in log-probability. A pass over several tokens adds up in"
-        f" another order than passes over one: that moved log-probabilities by up to"
-        f" {found.noise:.2g} here. Only a gap as small as this could turn."
+        f"The smallest gap between the best two tokens was {pair.plain.gap:.2g} in log-probability,"
+        f" at token {pair.position + 1}. A forward pass over several tokens adds numbers in another"
+        f" order, which changed log-probabilities by up to {found.noise:.2g} here. Only a gap"
+        " smaller than this could change a token."
     )
 
 
-def test(
-    section: Proof, form: Form, jobs: Jobs, lab: Playground, values: Values, visitor: str
-) -> Iterator[Drawn]:
-    """The distribution test: how far it is, then what it found."""
-    prompt = form.text(values)
-    drafter = form.one(lab, values[section.drafter], values)
-    shared = form.shared(values)
-    heat = float(values[form.temperature]) if values[form.sampling] else 1.0
-    draws = int(values[section.draws])
+def run_test(
+    section: LosslessnessSection,
+    form: Form,
+    jobs: Jobs,
+    lab: Playground,
+    values: Values,
+    visitor: str,
+) -> Iterator[Updates]:
+    """Run the distribution test; yields its progress, then its result."""
+    prompt = form.prompt_of(values)
+    drafter = form.drafter(lab, values[section.drafter], values)
+    options: dict[str, Any] = {
+        "draws": int(values[section.samples]),
+        "temperature": float(values[form.temperature]) if values[form.sampling] else 1.0,
+        "seed": form.shared_of(values)["seed"],
+    }
 
-    def work(stop: threading.Event, tell: Tell) -> None:
-        how: dict[str, Any] = {"draws": draws, "temperature": heat, "seed": shared["seed"]}
-        for step in check_distribution(lab, prompt, drafter, stop=stop, **how):
-            tell(step)
+    def work(stop: threading.Event, report: Report) -> None:
+        for step in check_distribution(lab, prompt, drafter, stop=stop, **options):
+            report(step)
 
     last: Progress | None = None
-    for news in jobs.follow(visitor, work):
-        last = news[-1]
-        yield section.bench.say(f"{last.stage}: {last.done} of {last.total}", last.done, last.total)
+    for batch in jobs.run(visitor, work):
+        last = batch[-1]
+        text = f"{last.stage}: {last.done} of {last.total}"
+        yield section.controls.status(text, last.done, last.total)
     if last is None or last.result is None:
-        yield section.bench.say("Stopped: a test that is broken off says nothing.")
+        yield section.controls.status("Stopped. An incomplete test has no result.")
         return
-    yield {**section.bench.say("Done."), section.found: _tested(last.result)}
+    yield {**section.controls.status("Done."), section.result: _result(last.result)}
 
 
-def _tested(found: DistributionCheck) -> str:
-    """The finding, what it is worth, and the likeliest texts."""
+def _result(found: DistributionCheck) -> str:
+    """The verdict, the test's power, and the most probable texts."""
     rows = [
         [
             "".join(token.text for token in one.tokens).replace("\n", "⏎"),
@@ -151,27 +152,26 @@ def _tested(found: DistributionCheck) -> str:
             f"{one.expected:.1f}",
             str(one.counted),
         ]
-        for one in found.outcomes[:_ROWS]
+        for one in found.outcomes[:_MAX_ROWS]
     ]
     rest = len(found.outcomes) - len(rows)
-    more = f" {rest} rarer texts count too." if rest > 0 else ""
+    more = f" {rest} less probable texts are also counted." if rest > 0 else ""
     return "".join(
         [
-            markup.check(found.passed, f"{found.drafter.name}: {found.summary}"),
-            markup.said(_worth(found) + more),
-            html.table("The likeliest texts", _HEAD, rows),
+            html.check(found.passed, f"{found.drafter.name}: {found.summary}"),
+            html.note(_power(found) + more),
+            html.table("Most probable texts", _HEAD, rows),
         ]
     )
 
 
-def _worth(found: DistributionCheck) -> str:
-    """What the test would have noticed."""
+def _power(found: DistributionCheck) -> str:
     if not found.judged:
-        return "No drafted token was judged in these draws, so this says nothing about drafts."
-    kept = f"In these draws {found.judged} drafted tokens were judged and {found.accepted} kept."
+        return "No drafted token was verified, so the test says nothing about drafts."
+    counts = f"{found.judged} drafted tokens were verified and {found.accepted} accepted."
     if found.detectable_share is None:
-        return f"{kept} So few draws would hardly notice a wrong rule."
+        return f"{counts} So few samples would hardly detect a wrong acceptance rule."
     return (
-        f"{kept} A rule that took {found.detectable_share:.0%} of its texts at random would be"
-        " rejected with probability 0.9; a correct one is rejected once in a thousand tests."
+        f"{counts} A rule that takes {found.detectable_share:.0%} of its texts at random fails"
+        " with a probability of 90 %, a correct one in one of a thousand tests."
     )

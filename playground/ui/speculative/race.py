@@ -1,147 +1,128 @@
-"""The race: from the button to the last lane's end, and what can be asked of it afterwards.
-
-Knows the parts of the section, and that races wait for each other. Refuses to time anything: each
-entrant's run does that itself.
-"""
+"""The race: each drafter runs alone, and the lanes show its tokens as they come."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
 import gradio as gr
 
 from playground import Playground
 from playground.speculation.race import Race, RaceUpdate, race
 from playground.ui import assets
-from playground.ui.compare.components import Values
-from playground.ui.shared.job_controls import Bench, Drawn, bench
-from playground.ui.shared.jobs import Jobs, Tell
+from playground.ui.shared.events import StateValue, Updates, Values
+from playground.ui.shared.jobs import JobControls, Jobs, Report, job_controls
 from playground.ui.speculative.form import Form
-from playground.ui.speculative.lanes import Screen, nothing
+from playground.ui.speculative.lanes import LaneView, empty_lanes
 
 T = TypeVar("T")
 
-_REFRESH = 0.2  # seconds between two screens
-_WAITING = "Somebody else's race is on: races run one at a time, so that their times are their own."
+_REFRESH = 0.2  # seconds between two updates of the lanes
+_WAITING = "Waiting for another visitor's race: timed runs do not overlap."
 
 
-class Track:
-    """Where one race runs at a time, whoever asked for it."""
+class TimedRuns:
+    """Lets one timed run go at a time, so that no other run distorts its time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
-    def enter(self, stop: threading.Event, tell: Tell) -> bool:
-        """Wait for the track to be free; False for whoever gave up first."""
-        told = False
+    def acquire(self, stop: threading.Event, report: Report) -> bool:
+        """Wait for the other run to end; False if ``stop`` was set meanwhile."""
+        reported = False
         while not self._lock.acquire(timeout=0.2):
             if stop.is_set():
                 return False
-            if not told:
-                tell(_WAITING)
-            told = True
+            if not reported:
+                report(_WAITING)
+            reported = True
         return True
 
-    def leave(self) -> None:
-        """Make room for the next one."""
+    def release(self) -> None:
+        """Let the next run go."""
         self._lock.release()
 
-    def turns(self, steps: Iterator[T], stop: threading.Event, tell: Tell) -> Iterator[T]:
-        """Take steps that are timed each for itself, letting others run in between."""
-        while self.enter(stop, tell):
+    def one_by_one(self, runs: Iterator[T], stop: threading.Event, report: Report) -> Iterator[T]:
+        """Yield from an iterator that does one timed run per item; others may run in between."""
+        while self.acquire(stop, report):
             try:
-                step = next(steps, None)
+                item = next(runs, None)
             finally:
-                self.leave()
-            if step is None:
+                self.release()
+            if item is None:
                 return
-            yield step
-
-
-@dataclass(frozen=True, eq=False)
-class Kept(Generic[T]):
-    """What stays on the server between two events. Gradio hashes what it keeps, and a race holds
-    what has no hash: this is only ever equal to itself."""
-
-    value: T
+            yield item
 
 
 @dataclass(frozen=True)
-class Course:
-    """The parts of the section; ``ran`` is the `Race`, `Kept`."""
+class RaceSection:
+    """The components of the section."""
 
-    bench: Bench
+    controls: JobControls
     lanes: gr.HTML
-    ran: gr.State
-
-    @property
-    def outputs(self) -> list[Any]:
-        """What a race changes while it runs."""
-        return [*self.bench.outputs, self.lanes, self.ran]
+    result: gr.State  # a `StateValue[Race]`
 
 
-def section() -> Course:
+def build_race() -> RaceSection:
     """The buttons and the lanes."""
-    buttons = bench("spec", "Race")
+    controls = job_controls("spec", race="Race")
     lanes = gr.HTML(
-        value=nothing(),
+        value=empty_lanes(),
         html_template=assets.text("speculative/web/race.html"),
         css_template=assets.text("shared/web/toolbar.css", "speculative/web/race.css"),
         js_on_load=assets.mount("speculative/web/race.js"),
         apply_default_css=False,
         elem_id="spec-lanes",
     )
-    return Course(buttons, lanes, gr.State(None))
+    return RaceSection(controls, lanes, gr.State(None))
 
 
-def run(
-    course: Course,
+def run_race(
+    section: RaceSection,
     form: Form,
     jobs: Jobs,
-    track: Track,
+    timed: TimedRuns,
     lab: Playground,
     values: Values,
     visitor: str,
-) -> Iterator[Drawn]:
-    """A race, screen by screen, then its outcome."""
-    prompt, shared = form.text(values), form.shared(values)
-    racing = form.chosen(lab, values)
-    screen = Screen(racing, shared["max_new_tokens"])
+) -> Iterator[Updates]:
+    """Run a race; yields the lanes, then the result."""
+    prompt, shared = form.prompt_of(values), form.shared_of(values)
+    drafters = form.selected(lab, values)
+    view = LaneView(drafters, shared["max_new_tokens"])
 
-    def work(stop: threading.Event, tell: Tell) -> None:
-        if not track.enter(stop, tell):
+    def work(stop: threading.Event, report: Report) -> None:
+        if not timed.acquire(stop, report):
             return
         try:
-            for news in race(lab, prompt, racing, stop=stop, **shared):
-                tell(news)
+            for news in race(lab, prompt, drafters, stop=stop, **shared):
+                report(news)
         finally:
-            track.leave()
+            timed.release()
 
     result: Race | None = None
-    for batch in jobs.follow(visitor, work, _REFRESH):
+    for batch in jobs.run(visitor, work, _REFRESH):
         for news in batch:
             if isinstance(news, RaceUpdate):
-                screen.hear(news)
+                view.add(news)
                 result = news.result or result
-        words = [news for news in batch if isinstance(news, str)]
-        yield {course.lanes: screen.told(), **course.bench.say(words[-1] if words else "")}
+        texts = [news for news in batch if isinstance(news, str)]
+        yield {section.lanes: view.value(), **section.controls.status(texts[-1] if texts else "")}
     if result is None:
-        yield course.bench.say("Stopped before anybody ran.")
+        yield section.controls.status("Stopped before the first run.")
         return
-    yield {**course.bench.say(_finish(result)), course.ran: Kept(result)}
+    yield {**section.controls.status(_outcome(result)), section.result: StateValue(result)}
 
 
-def _finish(result: Race) -> str:
-    """Who was fastest."""
+def _outcome(result: Race) -> str:
     best = result.winner
     if best is None:
-        return "Nobody reached the end; each lane says why."
-    times = result.speed_up(best)
-    cut = [one for one in result.lanes if one.trace and one.trace.stop.rule == "cancelled"]
-    stopped = "Stopped. " if cut else ""
-    held = "" if times is None or best.drafter.plain else f", {times:.2f} times plain decoding"
+        return "No run finished; each lane shows the reason."
+    speed_up = result.speed_up(best)
+    stopped = [one for one in result.lanes if one.trace and one.trace.stop.rule == "cancelled"]
+    start = "Stopped. " if stopped else ""
+    compared = "" if speed_up is None or best.drafter.plain else f", a speed-up of {speed_up:.2f}"
     rate = best.tokens_per_second or 0.0
-    return f"{stopped}{best.drafter.name} was fastest: {rate:.1f} tokens a second{held}."
+    return f"{start}{best.drafter.name} was fastest: {rate:.1f} tokens/s{compared}."

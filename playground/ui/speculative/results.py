@@ -1,7 +1,4 @@
-"""A race's outcome in words and tables: how fast, how many passes, and where every token went.
-
-Knows the record of a race. Refuses to reckon: ledgers, checks and times come ready.
-"""
+"""The result of a race as tables: speed, forward passes, and what became of each token."""
 
 from __future__ import annotations
 
@@ -9,110 +6,111 @@ from typing import Any
 
 from engine.errors import PlaygroundError
 from playground.speculation import lossless
-from playground.speculation.accounting import Accounting
 from playground.speculation.race import Lane, Race
-from playground.ui.shared import html as tables
-from playground.ui.speculative import markup
-from playground.ui.speculative.rounds import named
+from playground.ui.shared import html
+from playground.ui.speculative.rounds import titled
 from visualizers.speculative.race import speculative_race
 
 EMPTY = (
-    "After a race: how fast each was, how many passes of the model it took, where every drafted "
-    "token went, and whether the text is the one plain decoding writes."
+    "After a race, this shows the speed of each lane, its forward passes, what became of each "
+    "drafted token, and whether the text equals that of plain decoding."
 )
 _SPEED = [
-    *("", "tokens/s", "times plain", "time", "tokens", "target passes", "passes saved"),
-    *("tokens per pass", "draft passes", "the same text?"),
+    *("", "tokens/s", "speed-up", "time", "tokens", "target passes", "passes saved"),
+    *("tokens per pass", "draft passes", "same text?"),
 ]
-_LEDGER = [
-    *("", "drafted", "= accepted", "+ rejected", "+ ignored", "accepted of judged"),
-    *("tokens", "= accepted", "+ resampled", "+ bonus", "+ without a draft", "adds up"),
+_ACCOUNTS = [
+    *("", "drafted", "= accepted", "+ rejected", "+ discarded", "acceptance rate"),
+    *("tokens", "= accepted", "+ resampled", "+ bonus", "+ without draft", "adds up"),
 ]
-_SAID = (
-    "Target passes are those of the model itself, the one over the prompt included. A token is "
-    "ignored when one before it in its draft was rejected: nobody judged it. After a draft that "
-    "is kept whole the model adds a bonus token, after a rejection it puts its own in the place. "
-    "Of a tree's tokens for one place at most one can be kept: they count as judged once."
+_EXPLANATION = (
+    "Target passes are forward passes of the model itself, including the one over the prompt. A "
+    "drafted token is discarded if one before it was rejected. If a whole draft is accepted, the "
+    "model adds a bonus token; after a rejection it resamples that token. Of a tree's tokens for "
+    "one position at most one can be accepted: they count as verified once."
 )
 
 
-def shown(race: Race) -> str:
-    """Both tables, and whether all sums agree."""
+def tables(race: Race) -> str:
+    """Both tables, and whether the counts add up."""
     ran = [lane for lane in race.lanes if lane.trace and not lane.error]
     failed = [f"{lane.drafter.name}: {lane.error}" for lane in race.lanes if lane.error]
     parts = [
-        markup.title("How fast"),
-        tables.table("How fast", _SPEED, [_speed(race, lane) for lane in ran]),
-        markup.title("Where every token went"),
-        tables.table("Where every token went", _LEDGER, [_ledger(lane) for lane in ran]),
+        html.title("Speed"),
+        html.table("Speed", _SPEED, [_speed(race, lane) for lane in ran]),
+        html.title("Tokens"),
+        html.table("Tokens", _ACCOUNTS, [_accounts(lane) for lane in ran]),
         _check(ran),
-        markup.said(_SAID),
-        *(markup.check(False, words) for words in failed),
+        html.note(_EXPLANATION),
+        *(html.check(False, text) for text in failed),
     ]
     return "".join(parts)
 
 
-def clock(race: Race) -> Any:
-    """The figure of all lanes on one clock."""
+def figure(race: Race) -> Any:
+    """The tokens of all lanes over time."""
     ran = [lane for lane in race.lanes if lane.trace and lane.arrivals]
-    return speculative_race([named(lane) for lane in ran])
+    return speculative_race([titled(lane) for lane in ran])
 
 
-def verdict(race: Race, lane: Lane) -> str:
-    """Whether a lane's text is plain decoding's, in a few words."""
+def same_text(race: Race, lane: Lane) -> str:
+    """Whether a lane's text equals that of plain decoding, in a few words."""
     plain = race.plain
     if lane.drafter.plain:
         return "–"
     if plain is None or plain.trace is None or lane.trace is None:
-        return "plain did not run"
-    if _cut(plain) or _cut(lane):
+        return "no plain run"
+    if _stopped(plain) or _stopped(lane):
         return "stopped"
     try:
         found = lossless.check(plain.trace, lane.trace)
     except PlaygroundError:
-        return "drawn: test the odds"
+        return "sampled: see Losslessness"
     if found.same:
         return f"yes, all {len(found.pairs)} tokens"
-    first = found.first
-    assert first is not None
-    why = "near tie" if found.near_tie else "no near tie"
-    return f"no, from token {first.position + 1} on ({why})"
+    assert found.first is not None
+    reason = "near tie" if found.near_tie else "no near tie"
+    return f"no, from token {found.first.position + 1} ({reason})"
 
 
-def _cut(lane: Lane) -> bool:
+def _stopped(lane: Lane) -> bool:
     return lane.trace is not None and lane.trace.stop.rule == "cancelled"
 
 
 def _speed(race: Race, lane: Lane) -> list[str]:
-    told = lane.accounting
-    assert told is not None
-    times = None if lane.drafter.plain else race.speed_up(lane)
+    accounting = lane.accounting
+    assert accounting is not None
     return [
         lane.drafter.name,
         _number(lane.tokens_per_second, 1),
-        _number(times, 2),
+        _number(None if lane.drafter.plain else race.speed_up(lane), 2),
         f"{lane.seconds:.2f} s",
-        str(told.tokens),
-        str(told.target_passes),
-        str(told.passes_saved),
-        _number(told.compression, 2),
-        str(told.draft_passes),
-        verdict(race, lane),
+        str(accounting.tokens),
+        str(accounting.target_passes),
+        str(accounting.passes_saved),
+        _number(accounting.compression, 2),
+        str(accounting.draft_passes),
+        same_text(race, lane),
     ]
 
 
-def _ledger(lane: Lane) -> list[str]:
-    told = lane.accounting
-    assert told is not None
-    counts = [told.drafted, told.accepted, told.rejected, told.ignored]
-    written = [told.tokens, told.accepted, told.resampled, told.bonus, told.plain]
-    share = "–" if told.acceptance is None else f"{told.acceptance:.0%}"
+def _accounts(lane: Lane) -> list[str]:
+    accounting = lane.accounting
+    assert accounting is not None
+    drafted = [accounting.drafted, accounting.accepted, accounting.rejected, accounting.ignored]
+    written = [
+        accounting.tokens,
+        accounting.accepted,
+        accounting.resampled,
+        accounting.bonus,
+        accounting.plain,
+    ]
     return [
         lane.drafter.name,
-        *map(str, counts),
-        share,
+        *map(str, drafted),
+        "–" if accounting.acceptance is None else f"{accounting.acceptance:.0%}",
         *map(str, written),
-        "yes" if told.adds_up else "no",
+        "yes" if accounting.adds_up else "no",
     ]
 
 
@@ -121,20 +119,15 @@ def _check(ran: list[Lane]) -> str:
         f"{lane.drafter.name}: {fault}"
         for lane in ran
         if lane.accounting
-        for fault in _faults(lane)
+        for fault in lane.accounting.faults
     ]
     if faults:
-        return markup.check(False, "The ledger does not add up. " + "; ".join(faults))
-    return markup.check(
+        return html.check(False, "The counts do not add up. " + "; ".join(faults))
+    return html.check(
         True,
-        "The ledger adds up: every drafted token was accepted, rejected or ignored, and every token"
+        "The counts add up: each drafted token was accepted, rejected or discarded, and each token"
         " of a text was accepted, resampled, a bonus, or written without a draft.",
     )
-
-
-def _faults(lane: Lane) -> tuple[str, ...]:
-    told: Accounting | None = lane.accounting
-    return told.faults if told else ()
 
 
 def _number(value: float | None, digits: int) -> str:

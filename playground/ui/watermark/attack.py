@@ -1,7 +1,4 @@
-"""The section Attack: a marked text is changed, and what is left of its score.
-
-Knows which attacks there are, and how their outcome is shown. Refuses to attack and to detect.
-"""
+"""The section Attack: changes a watermarked text and measures what is left of its score."""
 
 from __future__ import annotations
 
@@ -12,37 +9,36 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from engine.settings import Limits
 from engine.watermark import detector as watermark
 from engine.watermark.detection import Detection
 from engine.watermark.statistics import Score
-from playground.ui.compare.components import QUICK, Parts, Values, visitor
-from playground.ui.compare.runs import Runs
 from playground.ui.shared import html
-from playground.ui.shared.job_controls import WORKING, Bench, Drawn, bench
-from playground.ui.shared.jobs import Jobs, Tell
-from playground.ui.shared.model_loading import Labs
-from playground.ui.watermark import watermarked_columns as marked
-from playground.ui.watermark.watermarked_columns import Marked
+from playground.ui.shared.comparison import Comparison
+from playground.ui.shared.events import EVERY, QUICK, Updates, Values, visitor
+from playground.ui.shared.jobs import JOB, JobControls, Jobs, Report, job_controls
+from playground.ui.shared.pages import App, ComparisonEvents
+from playground.ui.watermark import texts
+from playground.ui.watermark.texts import WatermarkedText
 from playground.watermarks.attacks import apply as attacks
 from playground.watermarks.attacks.apply import ATTACKS, Point
 from visualizers.watermark.attack import AttackCurve, AttackResult, watermark_attack
 
-_WHAT = (
-    "Choose a column that was written with a watermark and change its text. What an attack made is "
-    "a mere text: it is encoded again before the detector, which knows the key, looks at it."
+_DESCRIPTION = (
+    "Choose a column with a watermark and change its text. The changed text is tokenized again "
+    "before the detector, which has the key, examines it."
 )
 _FIRST = "delete"
-_STEPS = {False: 9, True: 4}  # strengths of a curve; fewer where the model writes
-_MOST = 4  # visitors at once
-_NAME = "The score before and after"
+_STEPS = {False: 9, True: 4}  # strengths of a curve; fewer if the model generates text
+_MAX_JOBS = 4
+_NAME = "Score before and after the attack"
 _HEAD = ("", "z", "exact p", "verdict", "tokens scored", "green")
 
 
 @dataclass(frozen=True)
-class Attack:
-    """The parts of the section."""
+class AttackSection:
+    """The components of the section."""
 
+    app: App
     column: gr.Dropdown
     attack: gr.Dropdown
     about: gr.Markdown
@@ -51,16 +47,49 @@ class Attack:
     threshold: gr.Number
     once: gr.Checkbox
     seeds: gr.Slider
-    bench: Bench
+    controls: JobControls
     table: gr.HTML
     text: gr.Textbox
     plot: gr.Plot
 
     @property
-    def asked(self) -> set[Any]:
-        """What is filled in."""
-        own = {self.column, self.attack, self.strength, self.seed, self.threshold, self.once}
-        return own | {self.seeds}
+    def inputs(self) -> set[Any]:
+        """The fields."""
+        fields = {self.column, self.attack, self.strength, self.seed, self.threshold, self.once}
+        return fields | {self.seeds}
+
+    def connect(self, tab: gr.Tab, comparison: ComparisonEvents) -> None:
+        """Connect the section; ``tab`` is that of the Watermark page."""
+        jobs = Jobs("an attack", _MAX_JOBS)
+
+        def show_columns(now: str | None, request: gr.Request) -> Any:
+            columns = texts.columns_with_watermark(comparison.current(request))
+            keys = [key for _, key, _ in columns]
+            marked = [key for _, key, has_mark in columns if has_mark]
+            value = now if now in keys else next(iter([*marked, *keys]), None)
+            return gr.Dropdown(choices=[(name, key) for name, key, _ in columns], value=value)
+
+        def show_attack(name: str) -> tuple[str, Any]:
+            attack = ATTACKS[name]
+            return _about(name), gr.Slider(maximum=attack.highest, value=attack.default)
+
+        def start_attack(values: Values, request: gr.Request) -> Iterator[Updates]:
+            current = comparison.current(request)
+            steps = _attack(self, jobs, current, values, visitor(request))
+            yield from self.controls.run(steps)
+
+        def start_curve(values: Values, request: gr.Request) -> Iterator[Updates]:
+            current = comparison.current(request)
+            yield from self.controls.run(_curve(self, jobs, current, values, visitor(request)))
+
+        for event in (comparison.finished, tab.select):
+            event(show_columns, self.column, self.column, **EVERY)
+        self.attack.input(show_attack, self.attack, [self.about, self.strength], **QUICK)
+        attack_button, curve_button = self.controls.start
+        shown = [*self.controls.outputs, self.table, self.text]
+        attack_button.click(start_attack, self.inputs, shown, **JOB)
+        curve_button.click(start_curve, self.inputs, [*self.controls.outputs, self.plot], **JOB)
+        jobs.connect_stop(self.controls.stop, self.app.blocks)
 
 
 class Outcome(NamedTuple):
@@ -71,12 +100,12 @@ class Outcome(NamedTuple):
     text: str
 
 
-def section() -> Attack:
+def build_attack(app: App) -> AttackSection:
     """The section."""
     first = ATTACKS[_FIRST]
-    gr.Markdown(_WHAT, elem_classes="summary")
+    gr.Markdown(_DESCRIPTION, elem_classes="summary")
     with gr.Row(elem_classes="lab-form"):
-        column = gr.Dropdown([], label="Text of column", interactive=True, elem_id="attack-column")
+        column = gr.Dropdown([], label="Column", interactive=True, elem_id="attack-column")
         choices = [(one.title, one.id) for one in ATTACKS.values()]
         attack = gr.Dropdown(
             choices, value=_FIRST, label="Attack", interactive=True, elem_id="attack-name"
@@ -90,14 +119,14 @@ def section() -> Attack:
             elem_id="attack-strength",
         )
         seed = gr.Number(0, precision=0, minimum=0, label="Seed", elem_id="attack-seed")
-        threshold = gr.Number(3.0, label="Threshold of z", elem_id="attack-threshold")
-        seeds = gr.Slider(1, 8, value=5, step=1, label="Curve seeds", elem_id="attack-seeds")
-        once = gr.Checkbox(False, label="Repeated n-grams once", elem_id="attack-once")
+        threshold = gr.Number(3.0, label="z threshold", elem_id="attack-threshold")
+        seeds = gr.Slider(1, 8, value=5, step=1, label="Seeds per strength", elem_id="attack-seeds")
+        once = gr.Checkbox(False, label="Count repeated n-grams once", elem_id="attack-once")
     about = gr.Markdown(_about(_FIRST), elem_id="attack-about", elem_classes="summary")
-    buttons = bench("attack", "Attack", "Curve")
+    controls = job_controls("attack", attack="Attack", curve="Measure all strengths")
     table = gr.HTML(elem_id="attack-table", elem_classes="lab-told", padding=False)
     text = gr.Textbox(
-        label="The text after the attack",
+        label="Text after the attack",
         lines=5,
         max_lines=14,
         interactive=False,
@@ -109,96 +138,62 @@ def section() -> Attack:
         plot = gr.Plot(
             show_label=False, container=False, visible=False, elem_id="attack-curve-plot"
         )
-    return Attack(
-        *(column, attack, about, strength, seed, threshold, once, seeds),
-        *(buttons, table, text, plot),
+    return AttackSection(
+        *(app, column, attack, about, strength, seed, threshold, once, seeds),
+        *(controls, table, text, plot),
     )
-
-
-def connect(parts: Parts, section: Attack, labs: Labs, limits: Limits, runs: Runs) -> None:
-    """Connect the section."""
-    jobs = Jobs("an attack", _MOST)
-
-    def columns(now: str | None, request: gr.Request) -> Any:
-        names = marked.names(runs.board(visitor(request)))
-        known = [key for _, key in names]
-        with_mark = [key for name, key in names if name.endswith("(marked)")]
-        value = now if now in known else next(iter([*with_mark, *known]), None)
-        return gr.Dropdown(choices=names, value=value)
-
-    def chosen(name: str) -> tuple[str, Any]:
-        attack = ATTACKS[name]
-        return _about(name), gr.Slider(maximum=attack.highest, value=attack.default)
-
-    def go(values: Values, request: gr.Request) -> Iterator[Drawn]:
-        board = runs.board(visitor(request))
-        yield from section.bench.run(
-            _attacked(section, jobs, labs, board, values, visitor(request))
-        )
-
-    def curve(values: Values, request: gr.Request) -> Iterator[Drawn]:
-        board = runs.board(visitor(request))
-        yield from section.bench.run(_curve(section, jobs, labs, board, values, visitor(request)))
-
-    told = {**QUICK, "trigger_mode": "multiple"}
-    for event in (parts.live.over, parts.tabs.each["watermark"].select):
-        event(columns, section.column, section.column, **told)
-    section.attack.input(chosen, section.attack, [section.about, section.strength], **QUICK)
-    begin_attack, begin_curve = section.bench.begin
-    shown = [*section.bench.outputs, section.table, section.text]
-    begin_attack.click(go, section.asked, shown, **WORKING)
-    begin_curve.click(curve, section.asked, [*section.bench.outputs, section.plot], **WORKING)
-    jobs.stops_with(section.bench.stop)
 
 
 def _about(name: str) -> str:
     attack = ATTACKS[name]
-    slow = " The model writes, which takes its time." if attack.writes else ""
+    slow = " The model generates text, which is slow." if attack.writes else ""
     return f"{attack.summary} Strength is {attack.strength}, up to {attack.highest:g}.{slow}"
 
 
-def _target(section: Attack, labs: Labs, board: Any, values: Values) -> Marked:
-    """The text, and what the detector is told about it."""
-    found = marked.found(board, values[section.column], labs)
-    told = {"z_threshold": values[section.threshold], "ignore_repeated": values[section.once]}
-    return found._replace(detection={**found.detection, **told})
+def _target(
+    section: AttackSection, comparison: Comparison | None, values: Values
+) -> WatermarkedText:
+    """The text, and the arguments of the detector."""
+    found = texts.watermarked(comparison, values[section.column], section.app.labs)
+    options = {"z_threshold": values[section.threshold], "ignore_repeated": values[section.once]}
+    return found._replace(detection={**found.detection, **options})
 
 
-def _attacked(
-    section: Attack, jobs: Jobs, labs: Labs, board: Any, values: Values, visitor: str
-) -> Iterator[Drawn]:
-    """One attack: how many tokens the model has written, then the outcome."""
-    target = _target(section, labs, board, values)
+def _attack(
+    section: AttackSection, jobs: Jobs, comparison: Comparison | None, values: Values, visitor: str
+) -> Iterator[Updates]:
+    """Attack once; yields the progress, then the outcome."""
+    target = _target(section, comparison, values)
     name, strength = (values[one] for one in (section.attack, section.strength))
     seed = values[section.seed] or 0
 
-    def work(stop: threading.Event, tell: Tell) -> None:
+    def work(stop: threading.Event, report: Report) -> None:
         before = watermark.detect(target.lab.model, target.ids, **target.detection)
         done = attacks.attack(
-            target.lab, target.ids, name, strength, seed, stop=stop, on_tokens=tell
+            target.lab, target.ids, name, strength, seed, stop=stop, on_tokens=report
         )
         after = watermark.detect(target.lab.model, done.ids, **target.detection)
-        tell(Outcome(before, after, done.text))
+        report(Outcome(before, after, done.text))
 
-    written = 0
-    for news in jobs.follow(visitor, work):
-        written += sum(item for item in news if isinstance(item, int))
-        yield section.bench.say(f"The model has written {written} tokens …" if written else "…")
-        for outcome in news:
+    generated = 0
+    for batch in jobs.run(visitor, work):
+        generated += sum(item for item in batch if isinstance(item, int))
+        yield section.controls.status(f"{generated} tokens generated …" if generated else "…")
+        for outcome in batch:
             if isinstance(outcome, Outcome):
                 yield {
-                    **section.bench.say(f"After the attack: {outcome.after.reason}."),
+                    **section.controls.status(f"After the attack: {outcome.after.reason}."),
                     section.table: _table(outcome),
                     section.text: gr.Textbox(value=outcome.text, visible=True),
                 }
 
 
 def _table(outcome: Outcome) -> str:
-    """The score as the tokens were written, as their text is read, and after the attack."""
+    """The score of the tokens, of the re-tokenized text, and after the attack."""
     before, after = outcome.before, outcome.after
-    rows = [_row("as it was written", before, before.verdict)]
+    rows = [_row("as generated", before, before.verdict)]
     if trip := before.round_trip:
-        rows.append(_row("read again as text, nothing changed", trip.score, trip.verdict))
+        rows.append(_row("re-tokenized, unchanged", trip.score, trip.verdict))
     return html.table(_NAME, _HEAD, [*rows, _row("after the attack", after, after.verdict)])
 
 
@@ -210,33 +205,34 @@ def _row(name: str, score: Score | Detection, verdict: str) -> list[str]:
 
 
 def _curve(
-    section: Attack, jobs: Jobs, labs: Labs, board: Any, values: Values, visitor: str
-) -> Iterator[Drawn]:
-    """An attack at growing strength from several seeds; stopped, it shows what there is."""
-    target = _target(section, labs, board, values)
+    section: AttackSection, jobs: Jobs, comparison: Comparison | None, values: Values, visitor: str
+) -> Iterator[Updates]:
+    """Attack at increasing strengths with several seeds; if stopped, draws the points so far."""
+    target = _target(section, comparison, values)
     attack, first = ATTACKS[values[section.attack]], values[section.seed] or 0
     steps = _STEPS[attack.writes]
     strengths = [round(attack.highest * step / steps, 4) for step in range(steps + 1)]
     seeds = range(first, first + int(values[section.seeds]))
     total = len(strengths) * len(seeds)
 
-    def work(stop: threading.Event, tell: Tell) -> None:
+    def work(stop: threading.Event, report: Report) -> None:
         points = attacks.curve(
             *(target.lab, target.ids, attack.id, strengths, seeds),
-            **{"stop": stop, "on_tokens": tell, **target.detection},
+            **{"stop": stop, "on_tokens": report, **target.detection},
         )
         for point in points:
-            tell(point)
+            report(point)
 
     points: list[Point] = []
-    written = 0
-    for news in jobs.follow(visitor, work):
-        points += [item for item in news if isinstance(item, Point)]
-        written += sum(item for item in news if type(item) is int)
-        writing = f", {written} tokens written" if written else ""
-        yield section.bench.say(f"{len(points)} of {total} attacks{writing}", len(points), total)
+    generated = 0
+    for batch in jobs.run(visitor, work):
+        points += [item for item in batch if isinstance(item, Point)]
+        generated += sum(item for item in batch if type(item) is int)
+        tokens = f", {generated} tokens generated" if generated else ""
+        text = f"{len(points)} of {total} attacks{tokens}"
+        yield section.controls.status(text, len(points), total)
     stopped = "" if len(points) == total else f"Stopped after {len(points)} of {total} attacks."
-    yield section.bench.say(stopped or f"{total} attacks, {len(seeds)} for each strength.")
+    yield section.controls.status(stopped or f"{total} attacks, {len(seeds)} for each strength.")
     if points:
         results = tuple(AttackResult(one.strength, one.seed, one.after) for one in points)
         curve = AttackCurve(

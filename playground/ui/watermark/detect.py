@@ -1,219 +1,313 @@
-"""The section Detect: a text in, every token's verdict and the figures out, at every change.
-
-Knows the parts of the section and what a change of each leads to. Refuses to judge: the engine
-does, and `told` puts it into words.
-"""
+"""The section Detect: detects a watermark in a text, again at every change of a control."""
 
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
+from gradio.blocks import Block
 
 from engine.errors import PlaygroundError
-from engine.settings import Limits
 from engine.watermark.detection import Detection
 from engine.watermark.detector import detect, scan
-from engine.watermark.windows import Scan
-from playground.ui.compare.components import QUICK, QUIET, Parts, Values, visitor
-from playground.ui.compare.results import Board, Column
-from playground.ui.compare.runs import Runs
-from playground.ui.shared.model_loading import Labs
-from playground.ui.watermark import detection_view, text_source, uploaded_detector
-from playground.ui.watermark.detect_layout import Detect, section
-from playground.ui.watermark.detector_settings import Drawn
-from playground.ui.watermark.text_source import COLUMN, FILE, PASTED
+from playground.ui import assets
+from playground.ui.shared.comparison import Column, Comparison
+from playground.ui.shared.events import EVERY, QUICK, QUIET, Updates, Values
+from playground.ui.shared.figures import FigurePlaces, figure_places
+from playground.ui.shared.pages import App, ComparisonEvents
+from playground.ui.watermark import detection_view, texts, uploaded_detector
+from playground.ui.watermark.detector_settings import DetectorSettings, build_detector_settings
+from playground.ui.watermark.texts import COLUMN, FILE, PASTED
 from playground.watermarks.green_list_step import watermark_of
 from playground.watermarks.strategy_effects import watermark_effect
 from visualizers import views
 from visualizers.watermark.scan import ScannedText
 
-__all__ = ["Detect", "connect", "section"]
-
-# The last change counts: while one detection goes on, of all that is changed only that waits.
+# While a detection runs, only the last of all changes waits.
 _LIVE: dict[str, Any] = {**QUIET, "concurrency_limit": 4, "trigger_mode": "always_last"}
 
 
-def connect(parts: Parts, section: Detect, labs: Labs, limits: Limits, runs: Runs) -> None:
-    """Connect the section."""
-    _connect_columns(parts, section, labs, runs)
-    _connect_tries(section, runs)
+@dataclass(frozen=True)
+class DetectSection:
+    """The components of the section."""
 
-    def look(values: Values, request: gr.Request) -> Drawn:
-        return looked(section, values, runs.board(visitor(request)), labs, limits)
+    app: App
+    source: gr.Radio
+    column: gr.Dropdown
+    pasted: gr.Textbox
+    upload: gr.UploadButton
+    file: gr.State  # the path of the uploaded file
+    tokenizer: gr.Dropdown
+    settings: DetectorSettings
+    own_settings: gr.Button
+    other_key: gr.Button
+    other_scheme: gr.Button
+    upload_detector: gr.UploadButton
+    detector_files: gr.State  # the paths of an uploaded detector
+    view: gr.HTML
+    figures: FigurePlaces
+    filled_from: gr.State  # the comparison and column whose settings were filled in last
+    refresh: gr.State  # changes when a listener has changed a control
 
-    changes = [section.source, section.pasted, section.tokenizer, *section.fields.all]
-    triggers = [*map(_changed, changes), section.asked.change]
-    shown = [section.column, section.pasted, section.upload, section.own, section.bring]
-    rows = [section.fields.green_row, section.fields.synthid_row]
-    outputs = [section.view, *section.groups, *section.plots, *shown, *rows]
-    gr.on(triggers, look, section.inputs, outputs, **_LIVE)
+    @property
+    def inputs(self) -> set[Block]:
+        """What a detection depends on."""
+        text = {self.source, self.column, self.pasted, self.file, self.tokenizer}
+        return {*text, self.detector_files, *self.settings.all}
+
+    @property
+    def filled(self) -> list[Block]:
+        """What is filled in when another column is chosen."""
+        return [
+            self.column,
+            self.tokenizer,
+            *self.settings.outputs,
+            self.filled_from,
+            self.refresh,
+        ]
+
+    def connect(self, tab: gr.Tab, comparison: ComparisonEvents) -> None:
+        """Connect the section; ``tab`` is that of the Watermark page."""
+        self._connect_columns(tab, comparison)
+        self._connect_buttons(comparison)
+
+        def listener(values: Values, request: gr.Request) -> Updates:
+            return self._detect(values, comparison.current(request))
+
+        changes = [self.source, self.pasted, self.tokenizer, *self.settings.all]
+        triggers = [*map(_change_event, changes), self.refresh.change]
+        shown = [self.column, self.pasted, self.upload, self.own_settings, self.upload_detector]
+        rows = [self.settings.green_row, self.settings.synthid_row]
+        outputs = [self.view, *self.figures.outputs, *shown, *rows]
+        gr.on(triggers, listener, self.inputs, outputs, **_LIVE)
+
+    def _connect_columns(self, tab: gr.Tab, comparison: ComparisonEvents) -> None:
+        """Update the menu of columns when the tab is opened or runs have ended."""
+
+        def opened(filled_from: str, request: gr.Request) -> Updates:
+            return self._show_columns(comparison.current(request), filled_from)
+
+        def finished(open_tab: str, filled_from: str, request: gr.Request) -> Updates:
+            if open_tab != "watermark":
+                return {self.refresh: gr.skip()}
+            return opened(filled_from, request)
+
+        def choose(key: str, filled_from: str, request: gr.Request) -> Updates:
+            current = comparison.current(request)
+            if current is None or filled_from == (now := _column_id(current, key)):
+                return {self.refresh: gr.skip()}  # a menu also reports a choice when it is left
+            own = self._own_settings(texts.chosen(current, key))
+            return {**own, self.filled_from: now, self.refresh: _new_id()}
+
+        tab.select(opened, self.filled_from, self.filled, **QUICK)
+        comparison.finished(finished, [comparison.open_tab, self.filled_from], self.filled, **EVERY)
+        self.column.input(choose, [self.column, self.filled_from], self.filled, **QUICK)
+
+    def _connect_buttons(self, comparison: ComparisonEvents) -> None:
+        """Connect the buttons that change the detector's settings, and the uploads."""
+
+        def other_key(values: Values) -> Updates:
+            try:
+                return {**self.settings.other_key(values), self.refresh: _new_id()}
+            except PlaygroundError:  # an invalid key; the view shows the reason
+                return {self.refresh: _new_id()}
+
+        def other_scheme(values: Values) -> Updates:
+            return {**self.settings.other_scheme(values), self.refresh: _new_id()}
+
+        def own_settings(values: Values, request: gr.Request) -> Updates:
+            column = texts.chosen(comparison.current(request), values[self.column])
+            return {**self._own_settings(column), self.refresh: _new_id()}
+
+        def upload(path: str) -> tuple[str, str, str]:
+            return path, FILE, _new_id()
+
+        def upload_detector(paths: list[str]) -> tuple[tuple[str, ...], str]:
+            return tuple(paths), _new_id()
+
+        outputs = [*self.settings.outputs, self.refresh]
+        for button, listener in (
+            (self.other_key, other_key),
+            (self.other_scheme, other_scheme),
+            (self.own_settings, own_settings),
+        ):
+            button.click(listener, set(self.inputs), outputs, **QUICK)
+        self.upload.upload(upload, self.upload, [self.file, self.source, self.refresh], **QUICK)
+        files = [self.detector_files, self.refresh]
+        self.upload_detector.upload(upload_detector, self.upload_detector, files, **QUICK)
+
+    def _own_settings(self, column: Column | None) -> Updates:
+        """Fill in the settings of a column's watermark, if it has one."""
+        mark = watermark_of(column.trace.settings) if column and column.trace else None
+        return {} if mark is None else self.settings.fill(mark)
+
+    def _show_columns(self, comparison: Comparison | None, filled_from: str) -> Updates:
+        """The columns there are now; selects the first one of a new comparison."""
+        names = texts.columns(comparison)
+        if comparison is None or not names:
+            return {self.refresh: _new_id()}
+        feed, _, key = filled_from.rpartition(":")
+        if feed == comparison.feed.id and key in {each for _, each in names}:
+            return {self.column: gr.Dropdown(choices=names, value=key), self.refresh: _new_id()}
+        first = names[0][1]
+        offered = comparison.model in self.app.labs.names
+        return {
+            self.column: gr.Dropdown(choices=names, value=first),
+            self.tokenizer: comparison.model if offered else gr.skip(),
+            **self._own_settings(texts.chosen(comparison, first)),
+            self.filled_from: _column_id(comparison, first),
+            self.refresh: _new_id(),
+        }
+
+    def _detect(self, values: Values, comparison: Comparison | None) -> Updates:
+        """Detect, and show what the chosen source and scheme need."""
+        limits, source = self.app.limits, values[self.source]
+        column = texts.chosen(comparison, values[self.column])
+        own = source == COLUMN and bool(self._own_settings(column))
+        scheme = values[self.settings.scheme]
+        shown: Updates = {
+            self.column: gr.Dropdown(visible=source == COLUMN),
+            self.pasted: gr.Textbox(visible=source == PASTED),
+            self.upload: gr.UploadButton(visible=source == FILE),
+            self.own_settings: gr.Button(interactive=own),
+            self.upload_detector: gr.UploadButton(visible=scheme == "synthid"),
+            **self.settings.show_scheme(scheme),
+        }
+        try:
+            text = self._text(values, comparison, column)
+            if text is None:
+                view = detection_view.empty(texts.EMPTY[source])
+                return {**shown, self.view: view, **self.figures.hide()}
+            lab = self.app.labs.lab(values[self.tokenizer])
+            found = detect(lab.model, text.text, limits=limits, **self.settings.options(values))
+        except PlaygroundError as error:
+            return {**shown, self.view: detection_view.error(str(error))}
+        windows = scan(found)
+        files = values[self.detector_files]
+        notes = uploaded_detector.notes(lab.model, text.text, files, found, limits)
+        notes += _notes(text.column, found.scheme)
+        view = detection_view.detection(found, windows, text.name, notes)
+        inputs = {Detection: found, ScannedText: ScannedText(found, windows)}
+        return {**shown, self.view: view, **self.figures.draw(inputs)}
+
+    def _text(
+        self, values: Values, comparison: Comparison | None, column: Column | None
+    ) -> texts.Text | None:
+        source = values[self.source]
+        if source == COLUMN:
+            if comparison is None or column is None:
+                return None
+            return texts.of_column(comparison, column, values[self.tokenizer])
+        if source == PASTED:
+            pasted = values[self.pasted]
+            return texts.Text(pasted, "Pasted text") if pasted else None
+        path = values[self.file]
+        return texts.of_file(path, self.app.limits) if path else None
 
 
-def _changed(control: Any) -> Any:
-    """The event that tells of a change: of text that is pasted Gradio tells no input."""
+def build_detect(app: App) -> DetectSection:
+    """The section."""
+    source, column, upload, tokenizer = _build_source(app)
+    pasted = gr.Textbox(
+        label="Pasted text",
+        lines=4,
+        max_lines=10,
+        max_length=app.limits.detect_characters,
+        visible=False,
+        interactive=True,
+        elem_id="detect-pasted",
+    )
+    with gr.Accordion("Detector settings", open=True, elem_id="detect-settings"):
+        settings = build_detector_settings(app.limits)
+        with gr.Row(elem_id="detect-tries"):
+            other_key = gr.Button("Try another key", size="sm", elem_id="detect-other-key")
+            other_scheme = gr.Button("Try another scheme", size="sm", elem_id="detect-other-scheme")
+            own_settings = gr.Button("Use the column's settings", size="sm", elem_id="detect-own")
+            upload_detector = gr.UploadButton(
+                "Upload a Bayesian detector",
+                file_count="multiple",
+                file_types=uploaded_detector.FILE_TYPES,
+                size="sm",
+                visible=False,
+                elem_id="detect-bring",
+            )
+    view = gr.HTML(
+        value="",
+        html_template=assets.text("watermark/web/detection.html"),
+        css_template=assets.text("watermark/web/detection.css"),
+        js_on_load=assets.mount("watermark/web/detection.js"),
+        apply_default_css=False,
+        elem_id="detected",
+    )
+    return DetectSection(
+        app=app,
+        source=source,
+        column=column,
+        pasted=pasted,
+        upload=upload,
+        file=gr.State(""),
+        tokenizer=tokenizer,
+        settings=settings,
+        own_settings=own_settings,
+        other_key=other_key,
+        other_scheme=other_scheme,
+        upload_detector=upload_detector,
+        detector_files=gr.State(()),
+        view=view,
+        figures=figure_places(views("detect")),
+        filled_from=gr.State(""),
+        refresh=gr.State(""),
+    )
+
+
+def _build_source(app: App) -> tuple[gr.Radio, gr.Dropdown, gr.UploadButton, gr.Dropdown]:
+    with gr.Row(elem_id="detect-source"):
+        source = gr.Radio(
+            texts.SOURCES, value=COLUMN, label="Text from", interactive=True, elem_id="detect-where"
+        )
+        column = gr.Dropdown(
+            [], label="Column", interactive=True, filterable=False, elem_id="detect-column"
+        )
+        upload = gr.UploadButton(
+            "Open a text file",
+            file_types=["text"],
+            size="sm",
+            visible=False,
+            elem_id="detect-file",
+        )
+        tokenizer = gr.Dropdown(
+            list(app.labs.names),
+            value=app.labs.default,
+            label="Tokenizer",
+            interactive=True,
+            filterable=False,
+            elem_id="detect-tokenizer",
+        )
+    return source, column, upload, tokenizer
+
+
+def _change_event(control: Any) -> Any:
+    """The event of a change; Gradio reports no input for pasted text."""
     return control.change if isinstance(control, gr.Textbox) else control.input
 
 
-def _connect_columns(parts: Parts, section: Detect, labs: Labs, runs: Runs) -> None:
-    """Connect what brings other columns: a tab that is opened, a run that is over, a choice."""
-
-    def turned(seen: str, request: gr.Request) -> Drawn:
-        return refreshed(section, runs.board(visitor(request)), seen, labs)
-
-    def over(opened: str, seen: str, request: gr.Request) -> Drawn:
-        return turned(seen, request) if opened == "watermark" else {section.asked: gr.skip()}
-
-    def choose(key: str, seen: str, request: gr.Request) -> Drawn:
-        board = runs.board(visitor(request))
-        if board is None or seen == (now := _seen(board, key)):
-            return {section.asked: gr.skip()}  # a list that was left tells of a choice as well
-        column = text_source.chosen(board, key)
-        return {**_own(section, column), section.seen: now, section.asked: _anew()}
-
-    told_again = {**QUICK, "trigger_mode": "multiple"}
-    tabs = parts.tabs
-    tabs.each["watermark"].select(turned, section.seen, section.prefilled, **QUICK)
-    parts.live.over(over, [tabs.opened, section.seen], section.prefilled, **told_again)
-    section.column.input(choose, [section.column, section.seen], section.prefilled, **QUICK)
-
-
-def _connect_tries(section: Detect, runs: Runs) -> None:
-    """Connect the buttons that change what the detector knows, and the file."""
-    known = section.fields
-    outputs = [*known.outputs, section.asked]
-
-    def key(values: Values) -> Drawn:
-        try:
-            return {**known.another_key(values), section.asked: _anew()}
-        except PlaygroundError:  # what stands there is no key; the view says so already
-            return {section.asked: _anew()}
-
-    def scheme(values: Values) -> Drawn:
-        return {**known.another_scheme(values), section.asked: _anew()}
-
-    def own(values: Values, request: gr.Request) -> Drawn:
-        column = text_source.chosen(runs.board(visitor(request)), values[section.column])
-        return {**_own(section, column), section.asked: _anew()}
-
-    def opened(path: str) -> tuple[str, str, str]:
-        return path, FILE, _anew()
-
-    def bring(paths: list[str]) -> tuple[tuple[str, ...], str]:
-        return tuple(paths), _anew()
-
-    section.bring.upload(bring, section.bring, [section.brought, section.asked], **QUICK)
-    inputs = set(section.inputs)
-    section.other_key.click(key, inputs, outputs, **QUICK)
-    section.other_scheme.click(scheme, inputs, outputs, **QUICK)
-    section.own.click(own, inputs, outputs, **QUICK)
-    arrived = [section.file, section.source, section.asked]
-    section.upload.upload(opened, section.upload, arrived, **QUICK)
-
-
-def _anew() -> str:
+def _new_id() -> str:
     return uuid.uuid4().hex
 
 
-def _seen(board: Board, key: str | None) -> str:
-    return f"{board.feed.id}:{key}"
-
-
-def _own(section: Detect, column: Column | None) -> Drawn:
-    """The settings a column was marked with; those there are where it was not."""
-    mark = watermark_of(column.trace.settings) if column and column.trace else None
-    return {} if mark is None else section.fields.fill(mark)
-
-
-def refreshed(section: Detect, board: Board | None, seen: str, labs: Labs) -> Drawn:
-    """The columns there are now: the first one of a new comparison, else the one chosen before."""
-    names = text_source.columns(board)
-    if board is None or not names:
-        return {section.asked: _anew()}
-    feed, _, key = seen.rpartition(":")
-    if feed == board.feed.id and key in {place for _, place in names}:
-        return {section.column: gr.Dropdown(choices=names, value=key), section.asked: _anew()}
-    first = names[0][1]
-    offered = board.model in labs.names
-    return {
-        section.column: gr.Dropdown(choices=names, value=first),
-        section.tokenizer: board.model if offered else gr.skip(),
-        **_own(section, text_source.chosen(board, first)),
-        section.seen: _seen(board, first),
-        section.asked: _anew(),
-    }
-
-
-def looked(
-    section: Detect, values: Values, board: Board | None, labs: Labs, limits: Limits
-) -> Drawn:
-    """What the section shows now."""
-    where = values[section.source]
-    column = text_source.chosen(board, values[section.column])
-    shown: Drawn = {
-        section.column: gr.Dropdown(visible=where == COLUMN),
-        section.pasted: gr.Textbox(visible=where == PASTED),
-        section.upload: gr.UploadButton(visible=where == FILE),
-        section.own: gr.Button(interactive=where == COLUMN and bool(_own(section, column))),
-        section.bring: gr.UploadButton(visible=values[section.fields.scheme] == "synthid"),
-        **section.fields.scheme_shown(values[section.fields.scheme]),
-    }
-    try:
-        text = _text(section, values, board, column, limits)
-        if text is None:
-            hidden: Drawn = {group: gr.Column(visible=False) for group in section.groups}
-            return {
-                **shown,
-                section.view: detection_view.nothing(text_source.EMPTY[where]),
-                **hidden,
-            }
-        lab = labs.lab(values[section.tokenizer])
-        found = detect(lab.model, text.text, limits=limits, **section.fields.asked(values))
-    except PlaygroundError as error:
-        return {**shown, section.view: detection_view.refused(str(error))}
-    passages = scan(found)
-    notes = uploaded_detector.notes(lab.model, text.text, values[section.brought], found, limits)
-    notes += _notes(text.column, found.scheme)
-    view = detection_view.detected(found, passages, text.name, notes)
-    return {**shown, section.view: view, **_drawn(section, found, passages)}
-
-
-def _text(
-    section: Detect, values: Values, board: Board | None, column: Column | None, limits: Limits
-) -> text_source.Text | None:
-    where = values[section.source]
-    if where == COLUMN:
-        if board is None or column is None:
-            return None
-        return text_source.of_column(board, column, values[section.tokenizer])
-    if where == PASTED:
-        return (
-            text_source.Text(values[section.pasted], "Pasted text")
-            if values[section.pasted]
-            else None
-        )
-    return text_source.of_file(values[section.file], limits) if values[section.file] else None
+def _column_id(comparison: Comparison, key: str | None) -> str:
+    return f"{comparison.feed.id}:{key}"
 
 
 def _notes(column: Column | None, scheme: str) -> list[str]:
-    """What to know about the mark of a column."""
+    """Notes about a column's watermark."""
     if column is None or column.trace is None:
         return []
     mark = watermark_of(column.trace.settings)
     if mark is None:
-        return ["This column was written without a watermark."]
+        return ["This column was generated without a watermark."]
     own = getattr(mark, "seeding_scheme", "synthid")
-    wrong = [f"This column was marked with {own}, which is not what is looked for."]
+    wrong = [f"This column has a {own} watermark, but the detector looks for {scheme}."]
     return [*(wrong if own != scheme else []), watermark_effect(column.trace.strategy, own)]
-
-
-def _drawn(section: Detect, found: Detection, passages: Scan) -> Drawn:
-    inputs = {Detection: found, ScannedText: ScannedText(found, passages)}
-    drawn: Drawn = {}
-    for view, group, plot in zip(views("detect"), section.groups, section.plots, strict=True):
-        data = inputs[view.input]
-        drawn[group] = gr.Column(visible=view.needs(data))
-        if view.needs(data):
-            drawn[plot] = view.draw(data)
-    return drawn

@@ -1,7 +1,4 @@
-"""What a detector is told: the scheme, its key and the rest, and what counts as found.
-
-Knows the controls of these settings, how they are filled and read. Refuses to detect.
-"""
+"""The detector's settings: the scheme, its key and parameters, and the threshold."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from gradio.components import Component
 
 from engine.settings import Limits, Setting
 from engine.watermark import config as marks
-from playground.ui.compare.components import Values
-from playground.ui.shared.controls import control, read, shown, spelled
+from playground.ui.shared.controls import as_text, control, read, shown
+from playground.ui.shared.events import Updates, Values
 
 GREEN = ("greenlist_ratio", "hashing_key", "context_width")
 SYNTHID = (
@@ -29,15 +26,13 @@ SYNTHID = (
 _SCHEMES = [
     ("lefthash: green lists", "lefthash"),
     ("selfhash: green lists", "selfhash"),
-    ("synthid: a tournament", "synthid"),
+    ("synthid: tournament sampling", "synthid"),
 ]
-_ANOTHER = 7919  # a prime: how far another key is from this one
-
-Drawn = dict[Block, Any]
+_KEY_OFFSET = 7919  # added for another key
 
 
 @dataclass(frozen=True)
-class Fields:
+class DetectorSettings:
     """The controls."""
 
     scheme: gr.Dropdown
@@ -50,18 +45,18 @@ class Fields:
 
     @property
     def all(self) -> list[Any]:
-        """Every control."""
+        """All controls."""
         own = [*self.green.values(), *self.synthid.values()]
         return [self.scheme, self.threshold, self.once, *own]
 
     @property
     def outputs(self) -> list[Block]:
-        """What `fill` and `scheme_shown` give values for."""
+        """The components that the methods below update."""
         own = [*self.green.values(), *self.synthid.values()]
         return [self.scheme, *own, self.green_row, self.synthid_row]
 
-    def asked(self, values: Values) -> dict[str, Any]:
-        """The options of `engine.watermark.detector.detect` that the controls show."""
+    def options(self, values: Values) -> dict[str, Any]:
+        """The arguments of `engine.watermark.detector.detect`."""
         scheme = values[self.scheme]
         settings, controls = self._of(scheme)
         given = {name: read(settings[name], values[one]) for name, one in controls.items()}
@@ -69,46 +64,46 @@ class Fields:
         own = {name: value for name, value in given.items() if value is not None}
         return {"scheme": scheme, "ignore_repeated": bool(values[self.once]), **options, **own}
 
-    def fill(self, config: marks.Config) -> Drawn:
-        """What the controls show for a watermark that somebody wrote with."""
-        told = config.to_dict()
-        scheme = told.get("seeding_scheme", "synthid")
+    def fill(self, config: marks.Config) -> Updates:
+        """Show the settings of a watermark."""
+        fields = config.to_dict()
+        scheme = fields.get("seeding_scheme", "synthid")
         settings, controls = self._of(scheme)
-        filled: Drawn = {
-            one: _value(settings[name], one, told[name])
+        filled: Updates = {
+            one: _value(settings[name], one, fields[name])
             for name, one in controls.items()
-            if name in told
+            if name in fields
         }
-        return {self.scheme: scheme, **filled, **self.scheme_shown(scheme)}
+        return {self.scheme: scheme, **filled, **self.show_scheme(scheme)}
 
-    def scheme_shown(self, scheme: str) -> Drawn:
-        """The rows that a scheme has settings in."""
+    def show_scheme(self, scheme: str) -> Updates:
+        """Show the controls of a scheme."""
         synthid = scheme == "synthid"
         return {
             self.green_row: gr.Row(visible=not synthid),
             self.synthid_row: gr.Row(visible=synthid),
         }
 
-    def another_key(self, values: Values) -> Drawn:
-        """The controls with a key that nobody used."""
+    def other_key(self, values: Values) -> Updates:
+        """Change the key."""
         scheme = values[self.scheme]
         name = "keys" if scheme == "synthid" else "hashing_key"
         settings, controls = self._of(scheme)
         now = read(settings[name], values[controls[name]])
-        usual = settings[name].default
+        default = settings[name].default
         if name == "keys":
             given = now if isinstance(now, list) else []
             whole = given and all(type(key) is int for key in given)
-            other: Any = [key + _ANOTHER for key in (given if whole else usual)]
+            other: Any = [key + _KEY_OFFSET for key in (given if whole else default)]
         else:
-            other = (now if type(now) is int else usual) + _ANOTHER
+            other = (now if type(now) is int else default) + _KEY_OFFSET
         return {controls[name]: _value(settings[name], controls[name], other)}
 
-    def another_scheme(self, values: Values) -> Drawn:
-        """The controls with the next scheme."""
+    def other_scheme(self, values: Values) -> Updates:
+        """Change to the next scheme."""
         place = marks.SCHEMES.index(values[self.scheme])
         scheme = marks.SCHEMES[(place + 1) % len(marks.SCHEMES)]
-        return {self.scheme: scheme, **self.scheme_shown(scheme)}
+        return {self.scheme: scheme, **self.show_scheme(scheme)}
 
     def _of(self, scheme: str) -> tuple[Mapping[str, Setting], Mapping[str, Component]]:
         if scheme == "synthid":
@@ -116,8 +111,8 @@ class Fields:
         return marks.GREEN_LIST, self.green
 
 
-def draw(limits: Limits, threshold: float = 3.0) -> Fields:
-    """The controls, with what a watermark has unless somebody says otherwise."""
+def build_detector_settings(limits: Limits) -> DetectorSettings:
+    """The controls, with the defaults of a watermark."""
     with gr.Row(elem_classes="settings detection"):
         scheme = gr.Dropdown(
             _SCHEMES,
@@ -127,9 +122,9 @@ def draw(limits: Limits, threshold: float = 3.0) -> Fields:
             filterable=False,
             elem_id="detect-scheme",
         )
-        asked = gr.Slider(
+        threshold = gr.Slider(
             *(0, 12),
-            value=threshold,
+            value=3.0,
             step=0.1,
             label="z_threshold",
             info="The z-score above which a text counts as marked.",
@@ -147,7 +142,7 @@ def draw(limits: Limits, threshold: float = 3.0) -> Fields:
         green = {name: _control(marks.GREEN_LIST[name], limits) for name in GREEN}
     with gr.Row(elem_classes="settings detection", visible=False) as synthid_row:
         synthid = {name: _control(marks.SYNTHID[name], limits) for name in SYNTHID}
-    return Fields(scheme, asked, once, green, synthid, green_row, synthid_row)
+    return DetectorSettings(scheme, threshold, once, green, synthid, green_row, synthid_row)
 
 
 def _control(setting: Setting, limits: Limits) -> Component:
@@ -156,4 +151,4 @@ def _control(setting: Setting, limits: Limits) -> Component:
 
 def _value(setting: Setting, one: Component, value: Any) -> Any:
     value = shown(setting, value)
-    return spelled(value) if isinstance(one, gr.Textbox) else value
+    return as_text(value) if isinstance(one, gr.Textbox) else value

@@ -12,7 +12,7 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 import gradio as gr
 
 from playground import Playground, PlaygroundError
-from playground.ui.api import offer
+from playground.ui.api import add_endpoints
 from playground.ui.shared.model_loading import Labs
 
 
@@ -55,7 +55,7 @@ def main():
     with gr.Blocks(title="Playground") as page:
         shown = gr.Markdown()
         page.load(lambda: "A page", None, shown, api_visibility="private")
-        offer(Labs(["smollm2", "broken"], load))
+        add_endpoints(page, Labs(["smollm2", "broken"], load))
     page.launch(server_port=int(sys.argv[1]), mcp_server=True, run_history=False)
 
 

@@ -134,7 +134,7 @@ def _tab_states(page):
     page.get_by_role("button", name="Where a strategy weakens the mark").click()
     page.locator("#weakening td").first.wait_for()
     yield "explain"
-    tab(page, "Take it with you")
+    tab(page, "Export")
     page.wait_for_selector("#code .cm-line >> nth=5")
     page.click("#make-link")
     page.wait_for_function("document.querySelector('#link :is(input, textarea)').value.length > 9")
@@ -146,14 +146,14 @@ def _tab_states(page):
 
 
 def _figure_states(page):
-    tab(page, "Across strategies")
+    tab(page, "Charts")
     for figure in ("probability", "rank", "entropy", "varentropy", "cumulative", "difference"):
         drawn(page, figure)
     page.locator("#table [role=gridcell]").first.wait_for()
     page.click("#score")
     drawn(page, "cross_likelihood")
     yield "across"
-    preset(page, "Out of the circle", 8)
+    preset(page, "Contrastive search avoids loops", 8)
     page.wait_for_selector("#card-4-penalty_alpha")
     ready(page)
     with running(page):
@@ -311,7 +311,7 @@ def test_tokens_can_be_read_on_every_tint_of_every_channel(themed):
 
 
 def test_the_program_can_be_read(themed):
-    tab(themed, "Take it with you")
+    tab(themed, "Export")
     # A program is coloured some time after it is there.
     themed.wait_for_selector("#code .cm-line span >> nth=20")
     ratio, which = faintest(themed, "#code .cm-line span")
@@ -422,7 +422,7 @@ def write(page, words):
 def test_a_run_is_set_up_stepped_and_played_by_keyboard(browser, address):
     with opened(browser, address) as page:
         ready(page)
-        walk_to(page, "#presets button", "Sure and unsure")
+        walk_to(page, "#presets button", "Certain and uncertain steps")
         press(page, "Enter")
         page.locator("#point p").wait_for()
         wait(lambda: page.locator(".card").count() == 2)
@@ -543,7 +543,7 @@ def test_what_lies_below_the_texts_is_reached_by_keyboard(browser, address):
         press(page, "Enter")
         walk_to(page, "#tree-view .nodes g")
         press(page, "ArrowRight", "ArrowDown", "Enter", "Home", "End", "Escape")
-        back_to(page, "[role=tab]", "Take it with you")
+        back_to(page, "[role=tab]", "Export")
         press(page, "Enter")
         walk_to(page, "#save-traces")
         with page.expect_download() as saved:

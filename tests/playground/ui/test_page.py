@@ -84,7 +84,7 @@ def test_a_column_says_what_it_cost_and_why_it_ended(ran, lab):
     assert figures["tokens"] == "8"
     assert figures["forward passes"] == str(trace.forward_passes)
     assert float(figures["tokens/s"]) == pytest.approx(8 / float(figures["seconds"]), rel=0.1)
-    assert figures["ended"] == "length reached: 8 new tokens"
+    assert figures["ended"] == "length limit: 8 new tokens"
 
 
 def test_every_returned_beam_can_be_read_with_its_score(ran, lab):
@@ -156,7 +156,7 @@ def test_stop_ends_the_run_and_leaves_what_was_written(form):
         page.click("#stop")
     assert "stopped" in states(page)
     assert 0 < column(page, 0).locator(".token").count() < LONGEST
-    assert page.inner_text("#live .status") == "Stopped. What was written until then stays."
+    assert page.inner_text("#live .status") == "Stopped. The text so far is kept."
     page.wait_for_selector("#stop[disabled]")
 
 
@@ -247,7 +247,7 @@ def test_more_cards_than_the_server_allows_are_not_added(form):
         page.click("#add")
         page.wait_for_selector(f".card >> nth={count - 1}")
     page.click("#add")
-    page.wait_for_selector("text=At most 6 strategies run side by side.")
+    page.wait_for_selector("text=A comparison has at most 6 strategies.")
     assert page.locator(".card").count() == 6
 
 

@@ -358,7 +358,7 @@ export class Store {
   /** @param {string} tab */
   openTab(tab) {
     this.tab = tab;
-    if (tab !== "take") this.resultTab = tab;
+    if (tab !== "export") this.resultTab = tab;
     this.notify({ kind: "tab" });
   }
 

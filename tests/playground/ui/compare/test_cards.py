@@ -13,13 +13,13 @@ from engine.errors import PlaygroundError
 from engine.settings import SHARED, Limits, Setting, check
 from playground import Playground
 from playground.ui.compare import cards
-from playground.ui.compare.card_state import Deck
+from playground.ui.compare.cards import CardList
 from playground.ui.compare.presets import PRESETS
 from playground.ui.page import build
-from playground.ui.shared.controls import bind, control, read, shown
+from playground.ui.shared.controls import control, given, read, shown
 from playground.ui.shared.model_loading import Labs
 from strategies import find, registered
-from tests.playground.ui.toy_page import Lab
+from tests.playground.ui.scripted_page import Lab
 from tests.tiny import tiny
 
 LIMITS = Limits()
@@ -116,13 +116,13 @@ def test_what_a_control_shows_reads_back_as_the_value(declared, value):
 
 @pytest.mark.parametrize("declared", EVERY, ids=lambda declared: declared.name)
 def test_an_untouched_control_gives_nothing(declared):
-    assert bind({"x": declared}, {"x": shown(declared, None)}, {}) == {}
+    assert given({"x": declared}, {"x": shown(declared, None)}, {}) == {}
 
 
 def test_the_default_is_not_given_again():
     known = find("sample").own_settings
     values = {"temperature": 1.0, "top_p": 0.9}
-    assert bind(known, values, {"temperature": 1.0, "top_p": 1.0}) == {"top_p": 0.9}
+    assert given(known, values, {"temperature": 1.0, "top_p": 1.0}) == {"top_p": 0.9}
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_broken_json_is_refused_with_the_settings_name(text):
 
 def test_a_number_that_is_not_whole_reaches_the_lab_which_says_so():
     beams = find("beam_search").own_settings
-    given = bind(beams, {"num_beams": 2.5}, {"num_beams": 5})
+    settings = given(beams, {"num_beams": 2.5}, {"num_beams": 5})
     with pytest.raises(PlaygroundError, match=r"num_beams is 2\.5; it must be a whole number"):
-        check(given, beams, LIMITS, "beam_search")
+        check(settings, beams, LIMITS, "beam_search")
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,14 @@ def test_a_number_is_read_from_a_slider_or_from_text(kind, shown, value):
 
 def test_text_that_is_no_number_reaches_the_lab_which_says_so():
     known = find("sample").own_settings
-    given = bind(known, {"temperature": "warm"}, {"temperature": 1.0})
+    settings = given(known, {"temperature": "warm"}, {"temperature": 1.0})
     with pytest.raises(PlaygroundError, match="temperature is 'warm'; it must be a number"):
-        check(given, known, LIMITS, "sample")
+        check(settings, known, LIMITS, "sample")
 
 
 def test_the_deck_keeps_what_controls_show_when_cards_come_and_go():
-    deck = Deck().deal((("greedy", {}), ("sample", {"temperature": 0.5})))
-    deck = deck.fill({1: {"temperature": 0.7, "top_k": None}}).add("greedy").remove(0)
+    deck = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
+    deck = deck.set_values({1: {"temperature": 0.7, "top_k": None}}).add("greedy").remove(0)
     assert [(card.key, card.strategy, card.values) for card in deck.cards] == [
         (1, "sample", {"temperature": 0.7, "top_k": None}),
         (2, "greedy", {}),
@@ -189,20 +189,20 @@ def test_the_deck_keeps_what_controls_show_when_cards_come_and_go():
 
 
 def test_a_key_is_never_used_twice():
-    deck = Deck().add("greedy").remove(0).add("greedy")
+    deck = CardList().add("greedy").remove(0).add("greedy")
     assert [card.key for card in deck.cards] == [1]
-    assert [card.key for card in deck.deal((("greedy", {}),)).cards] == [2]
+    assert [card.key for card in deck.replaced((("greedy", {}),)).cards] == [2]
 
 
 def drawn(deck, lab):
     """The deck on a page, and what its controls show, as an event would deliver it."""
-    row = on_a_page(lambda: cards.draw(deck, lab, LIMITS))
+    row = on_a_page(lambda: cards.build_cards(deck, lab, LIMITS))
     fields = [field for card in row for field in card.controls.values()]
     return row, {field: field.value for field in fields}
 
 
 def test_cards_show_their_values_and_the_models_defaults(lab):
-    [card], _ = drawn(Deck().add("sample", {"temperature": 0.5}), lab)
+    [card], _ = drawn(CardList().add("sample", {"temperature": 0.5}), lab)
     assert card.controls["temperature"].value == "0.5"
     assert card.controls["top_k"].value == "50"
     assert card.controls["top_p"].value == 1.0
@@ -220,13 +220,13 @@ def test_cards_show_their_values_and_the_models_defaults(lab):
     ],
 )
 def test_a_card_begins_with_what_makes_its_strategy_what_it_is(lab, strategy, first):
-    [card], _ = drawn(Deck().add(strategy), lab)
+    [card], _ = drawn(CardList().add(strategy), lab)
     assert list(card.controls)[:3] == first
 
 
 @pytest.mark.parametrize("strategy", registered())
 def test_a_card_has_every_setting_a_form_can_carry(lab, strategy):
-    [card], _ = drawn(Deck().add(strategy), lab)
+    [card], _ = drawn(CardList().add(strategy), lab)
     own = find(strategy).own_settings
     assert set(card.controls) == {name for name in own if not own[name].python_only}
 
@@ -234,8 +234,8 @@ def test_a_card_has_every_setting_a_form_can_carry(lab, strategy):
 @pytest.mark.parametrize("allowed", [True, False])
 def test_code_of_ones_own_is_offered_where_it_is_allowed(allowed):
     lab = Playground(tiny("llama"), allow_custom=allowed)
-    [card], _ = drawn(Deck().add("greedy"), lab)
-    assert ("custom" in [id for _, id in card.picker.choices]) == allowed
+    [card], _ = drawn(CardList().add("greedy"), lab)
+    assert ("custom" in [id for _, id in card.strategy.choices]) == allowed
 
 
 def test_visitors_may_run_code_of_their_own_only_if_the_server_was_started_so(monkeypatch):
@@ -251,21 +251,21 @@ def test_visitors_may_run_code_of_their_own_only_if_the_server_was_started_so(mo
 
 
 def test_only_what_was_changed_is_asked_for(lab):
-    deck = Deck().deal((("greedy", {}), ("sample", {"temperature": 0.5})))
+    deck = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
     row, values = drawn(deck, lab)
     values[row[1].controls["top_p"]] = 0.9
-    taken = cards.filled(deck, row, values, lab)
-    assert cards.asked(taken, lab) == [
+    taken = cards.read_cards(deck, row, values, lab)
+    assert cards.choices(taken, lab) == [
         ("greedy", {}),
         ("sample", {"temperature": 0.5, "top_p": 0.9}),
     ]
 
 
 def test_another_strategy_keeps_the_settings_they_share_but_not_their_defaults(lab):
-    deck = Deck().add("sample", {"temperature": 0.5})
+    deck = CardList().add("sample", {"temperature": 0.5})
     row, values = drawn(deck, lab)
-    switched = cards.filled(deck, row, values, lab).choose(0, "beam_sample")
-    assert cards.asked(switched, lab) == [("beam_sample", {"temperature": 0.5})]
+    switched = cards.read_cards(deck, row, values, lab).set_strategy(0, "beam_sample")
+    assert cards.choices(switched, lab) == [("beam_sample", {"temperature": 0.5})]
     assert switched.cards[0].values["top_k"] is None
 
 
@@ -273,11 +273,11 @@ def test_a_heading_tells_the_settings_in_sight_and_those_given(lab):
     name, settings = cards.heading("beam_search", {"early_stopping": True}, lab)
     assert name == "beam search"
     assert settings == "num_beams 5 · length_penalty 1.0 · early_stopping true"
-    assert cards.heading("greedy", {}, lab)[1] == "no settings of its own"
+    assert cards.heading("greedy", {}, lab)[1] == "no settings"
 
 
 def test_cards_are_duplicated_beside_themselves_and_moved_no_further_than_the_ends():
-    deck = Deck().deal((("greedy", {}), ("sample", {"temperature": 0.5}), ("dola", {})))
+    deck = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5}), ("dola", {})))
     twice = deck.duplicate(1)
     assert [card.strategy for card in twice.cards] == ["greedy", "sample", "sample", "dola"]
     assert twice.cards[1].values == twice.cards[2].values == {"temperature": 0.5}
@@ -292,35 +292,35 @@ def test_cards_are_duplicated_beside_themselves_and_moved_no_further_than_the_en
 
 
 def test_a_card_may_have_a_setting_for_every_strategy_to_itself(lab):
-    deck = Deck().deal((("sample", {}), ("sample", {"repetition_penalty": "1.3"})))
+    deck = CardList().replaced((("sample", {}), ("sample", {"repetition_penalty": "1.3"})))
     row, values = drawn(deck, lab)
     assert "repetition_penalty" not in row[0].controls
     assert row[1].controls["repetition_penalty"].value == "1.3"
-    taken = cards.filled(deck, row, values, lab)
-    assert cards.asked(taken, lab) == [("sample", {}), ("sample", {"repetition_penalty": 1.3})]
+    taken = cards.read_cards(deck, row, values, lab)
+    assert cards.choices(taken, lab) == [("sample", {}), ("sample", {"repetition_penalty": 1.3})]
     values[row[1].controls["repetition_penalty"]] = ""
-    assert cards.asked(cards.filled(deck, row, values, lab), lab) == [("sample", {})] * 2
+    assert cards.choices(cards.read_cards(deck, row, values, lab), lab) == [("sample", {})] * 2
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.title)
 def test_every_preset_asks_for_something_the_lab_would_run(lab, preset):
     assert len(preset.cards) <= LIMITS.strategies
-    for id, given in cards.asked(Deck().deal(preset.cards), lab):
-        check(given, find(id).settings, LIMITS, id)
+    for id, settings in cards.choices(CardList().replaced(preset.cards), lab):
+        check(settings, find(id).settings, LIMITS, id)
 
 
 def test_settings_that_matter_only_with_another_are_seen_only_then(lab):
-    [drawing], _ = drawn(Deck().add("prompt_lookup", {"do_sample": True}), lab)
-    [plain], _ = drawn(Deck().add("prompt_lookup"), lab)
-    [sampling], _ = drawn(Deck().add("sample"), lab)
-    assert drawing.folds["do_sample"].visible and not plain.folds["do_sample"].visible
-    assert sampling.folds == {}  # it always draws
+    [drawing], _ = drawn(CardList().add("prompt_lookup", {"do_sample": True}), lab)
+    [plain], _ = drawn(CardList().add("prompt_lookup"), lab)
+    [sampling], _ = drawn(CardList().add("sample"), lab)
+    assert drawing.conditional["do_sample"].visible and not plain.conditional["do_sample"].visible
+    assert sampling.conditional == {}  # it always draws
     assert set(plain.controls) == set(drawing.controls)  # what is hidden keeps its value
 
 
 @pytest.mark.parametrize(("typed", "shows"), [("7", 7), ("500", LIMITS.rows), ("many", 4), ("", 4)])
 def test_what_was_typed_for_one_strategy_fits_the_slider_of_another(lab, typed, shows):
-    deck = Deck().add("sample", {"top_k": typed}).choose(0, "contrastive_search")
+    deck = CardList().add("sample", {"top_k": typed}).set_strategy(0, "contrastive_search")
     [card], _ = drawn(deck, lab)
     assert card.controls["top_k"].value == shows
 
@@ -341,7 +341,7 @@ def test_cards_are_drawn_while_another_event_of_the_visitor_adds_components():
         config = copy.copy(page.default_config)
         config.blocks = Growing(config.blocks)
         LocalContext.blocks_config.set(config)
-        drawing.fn(Deck().add("greedy"), "toy", None, 1)
+        drawing.fn(CardList().add("greedy"), "toy", None, 1)
         return config.get_config(drawing.renderable)["components"]
 
     assert "card-0-remove" in {each["props"].get("elem_id") for each in asyncio.run(drawn())}

@@ -9,9 +9,15 @@ from engine.errors import PlaygroundError
 from engine.settings import Limits
 from playground import Playground
 from playground import generation_configs as configs
-from playground.ui.compare.card_state import Deck
-from playground.ui.compare.cards import asked
-from playground.ui.compare.config_cards import LARGEST, agreed, changes, file_name, load, written
+from playground.ui.compare.cards import CardList, choices
+from playground.ui.compare.configurations import (
+    MAX_BYTES,
+    changes,
+    common_settings,
+    file_name,
+    load,
+    to_files,
+)
 from playground.ui.compare.presets import FIRST
 from strategies import registered
 from tests.playground.ui.browsing import opened, running, served, wait
@@ -34,38 +40,40 @@ def saved(config, folder, name="config.json"):
 
 @pytest.mark.parametrize("strategy", registered())
 def test_a_card_comes_back_from_its_file_or_it_is_said_that_it_does_not(lab, tmp_path, strategy):
-    deck = Deck().add(strategy)
+    deck = CardList().add(strategy)
     shared = {"max_new_tokens": 7, "repetition_penalty": 1.3, "stop_strings": "a, b"}
-    files, words = written(deck.cards, shared, "mine", lab)
+    files, words = to_files(deck.cards, shared, "mine", lab)
     if not files:
         assert any(why in words[0] for why in ("cannot be written as", "is not allowed here"))
         return
     assert list(files) == ["mine.json"]
     [loaded] = load([saved(files["mine.json"], tmp_path)], lab)
-    assert words == [] or f"mean {loaded.card[0].replace('_', ' ')}" in words[0]
+    assert words == [] or f"selects {loaded.card[0].replace('_', ' ')}" in words[0]
     if not words:
-        assert asked(Deck().deal((loaded.card,)), lab) == asked(deck, lab)
+        assert choices(CardList().replaced((loaded.card,)), lab) == choices(deck, lab)
     assert loaded.shared == shared
-    assert loaded.words == ()
+    assert loaded.warnings == ()
 
 
 def test_settings_of_a_card_come_back_from_its_file(lab, tmp_path):
-    deck = Deck().add("sample", {"temperature": 0.5, "top_k": 7, "num_return_sequences": 2})
-    files, _ = written(deck.cards, {}, "mine", lab)
+    deck = CardList().add("sample", {"temperature": 0.5, "top_k": 7, "num_return_sequences": 2})
+    files, _ = to_files(deck.cards, {}, "mine", lab)
     [loaded] = load([saved(files["mine.json"], tmp_path)], lab)
-    assert asked(Deck().deal((loaded.card,)), lab) == asked(deck, lab)
+    assert choices(CardList().replaced((loaded.card,)), lab) == choices(deck, lab)
 
 
 def test_a_watermark_comes_back_as_the_fields_it_has(lab, tmp_path):
     watermark = {"greenlist_ratio": 0.25, "bias": 2.0}
-    files, _ = written(Deck().add("greedy").cards, {"watermarking_config": watermark}, "m", lab)
+    files, _ = to_files(
+        CardList().add("greedy").cards, {"watermarking_config": watermark}, "m", lab
+    )
     [loaded] = load([saved(files["m.json"], tmp_path)], lab)
     assert loaded.shared["watermarking_config"].items() >= watermark.items()
 
 
 def test_cards_of_one_strategy_get_files_of_their_own(lab):
-    cards = Deck().add("greedy").add("sample").add("greedy").cards
-    files, _ = written(cards, {}, "a/b", lab)
+    cards = CardList().add("greedy").add("sample").add("greedy").cards
+    files, _ = to_files(cards, {}, "a/b", lab)
     assert list(files) == ["a-b-greedy.json", "a-b-sample.json", "a-b-greedy-2.json"]
 
 
@@ -85,7 +93,7 @@ def test_any_name_becomes_a_files_name(wish, name):
 
 
 def test_what_only_repeats_what_holds_anyway_is_told_apart(lab):
-    [card] = Deck().add("sample", {"temperature": 0.5}).cards
+    [card] = CardList().add("sample", {"temperature": 0.5}).cards
     rows = {row["field"]: row for row in changes(card, {}, lab)["rows"]}
     assert rows["temperature"] == {
         "field": "temperature",
@@ -107,7 +115,7 @@ BAD = {
     "no number": (b'{"penalty_alpha": "x", "top_k": 4}', "should be a number"),
     "no watermark": (b'{"watermarking_config": 3}', "is not a generation config"),
     "no token": (b'{"eos_token_id": 99999}', "token ids are whole numbers"),
-    "too long": (b" " * (LARGEST + 1), "at most 102,400 are read"),
+    "too long": (b" " * (MAX_BYTES + 1), "at most 102,400 are allowed"),
 }
 
 
@@ -123,14 +131,14 @@ def test_a_bad_file_is_refused_in_words_that_name_it(lab, tmp_path, name):
 
 def test_more_files_than_strategies_may_run_are_refused(tmp_path):
     lab = Playground(tiny("llama"), limits=Limits(strategies=2))
-    with pytest.raises(PlaygroundError, match="3 files; at most 2 strategies"):
+    with pytest.raises(PlaygroundError, match="3 files; a comparison has at most 2 strategies"):
         load([saved({}, tmp_path)] * 3, lab)
 
 
 def test_what_the_page_has_no_place_for_is_named(lab, tmp_path):
     [loaded] = load([saved({"max_length": 30, "top_p": 0.5, "pad_token_id": 0}, tmp_path)], lab)
-    assert loaded.words == (
-        "config.json: left out, as the page has no place for it with greedy: max_length, top_p",
+    assert loaded.warnings == (
+        "config.json: ignored, because greedy has no control for it: max_length, top_p",
     )
 
 
@@ -138,14 +146,14 @@ def test_shared_settings_are_taken_where_all_files_agree(lab, tmp_path):
     both = {"max_new_tokens": 9, "no_repeat_ngram_size": 2}
     one = saved({**both, "repetition_penalty": 1.2}, tmp_path, "one.json")
     two = saved({**both, "num_beams": 2}, tmp_path, "two.json")
-    settings, words = agreed(load([one, two], lab))
+    settings, words = common_settings(load([one, two], lab))
     assert settings.items() >= both.items()
     assert settings["min_new_tokens"] is None and "repetition_penalty" not in settings
     assert words == [
-        "repetition_penalty differs between the files and is left as it is"
+        "repetition_penalty differs between the files and was not changed"
         " (one.json: 1.2; two.json: not set)"
     ]
-    assert "max_new_tokens" not in agreed(load([saved({}, tmp_path)], lab))[0]
+    assert "max_new_tokens" not in common_settings(load([saved({}, tmp_path)], lab))[0]
 
 
 # In a browser
@@ -167,7 +175,7 @@ def address(tmp_path_factory):
 def page(browser, address):
     with opened(browser, address) as page:
         page.wait_for_selector("#run:not([disabled])")
-        page.get_by_role("tab", name="Take it with you").click()
+        page.get_by_role("tab", name="Export").click()
         page.click("#configurations > button")
         page.wait_for_selector("#changes table")
         yield page
@@ -261,7 +269,7 @@ def test_saved_files_load_in_transformers_and_on_the_page(page, lab, tmp_path):
     page.locator(".card").nth(2).get_by_text("Remove").click()
     page.wait_for_selector(".card >> nth=2", state="detached")
     upload(page, *paths)
-    warning(page, "Loaded: my-b-run-greedy.json")
+    warning(page, "Loaded my-b-run-greedy.json")
     wait(lambda: strategies(page) == ["greedy", "beam search", "sample"])
     key = page.locator(".card").nth(2).locator("[id$=-temperature]").get_attribute("id")
     assert page.input_value(f"#{key} input") == "0.3"
@@ -276,7 +284,7 @@ def test_files_fill_the_settings_they_agree_on_and_bad_ones_change_nothing(page,
     for files, words in [
         ([evil], "evil.json has a field '<img src=x onerror=evil>', which nothing reads"),
         ([good, saved("{", tmp_path, "broken.json")], "broken.json is no generation config"),
-        ([saved(" " * (LARGEST + 1), tmp_path, "big.json")], "big.json"),
+        ([saved(" " * (MAX_BYTES + 1), tmp_path, "big.json")], "big.json"),
     ]:
         upload(page, *files)
         warning(page, words)

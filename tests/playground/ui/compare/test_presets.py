@@ -8,8 +8,7 @@ import pytest
 from engine.settings import Limits, check
 from engine.watermark.detector import detect
 from playground.metrics import run_metrics
-from playground.ui.compare.card_state import Deck
-from playground.ui.compare.cards import asked
+from playground.ui.compare.cards import CardList, choices
 from playground.ui.compare.presets import COLOURS, FIRST, PRESETS, TABS
 from strategies import find
 
@@ -24,10 +23,10 @@ def run(embedded):
     def run(title):
         preset = NAMED[title]
         prompt = [{"role": "user", "content": preset.prompt}] if preset.chat else preset.prompt
-        choices = asked(Deck().deal(preset.cards), embedded)
+        runs = choices(CardList().replaced(preset.cards), embedded)
         shared = {"max_new_tokens": preset.max_new_tokens, "seed": preset.seed, **preset.shared}
-        traces = embedded.compare(prompt, choices, **shared)
-        assert [trace.error for trace in traces] == [None] * len(choices)
+        traces = embedded.compare(prompt, runs, **shared)
+        assert [trace.error for trace in traces] == [None] * len(runs)
         return traces
 
     return run
@@ -55,15 +54,15 @@ def test_there_are_many_and_each_has_its_test():
 def test_it_asks_for_what_there_is(embedded, preset):
     assert preset.colour in COLOURS and preset.tab in TABS
     assert len(preset.cards) <= Limits().strategies
-    deck = Deck().deal(preset.cards)
+    deck = CardList().replaced(preset.cards)
     hash(deck)  # Gradio watches it
-    for (id, given), (_, values) in zip(asked(deck, embedded), preset.cards, strict=True):
+    for (id, given), (_, values) in zip(choices(deck, embedded), preset.cards, strict=True):
         check(given, find(id).settings, Limits(), id)
         assert given.keys() <= values.keys()
 
 
-def test_the_likeliest_text_repeats_itself(run):
-    greedy, beams, drawn = map(run_metrics, run("The likeliest text repeats itself"))
+def test_the_most_probable_text_repeats_itself(run):
+    greedy, beams, drawn = map(run_metrics, run("The most probable text repeats itself"))
     assert min(greedy.repetition, beams.repetition) > 0.35
     assert drawn.repetition < 0.15
 
@@ -74,16 +73,16 @@ def test_temperature_is_not_creativity(run):
     assert surprise[0] < 4 and surprise[-1] > 1000
 
 
-def test_hot_but_min_p_keeps_its_head(run):
-    traces = run("Hot, but min-p keeps its head")
+def test_min_p_at_a_high_temperature(run):
+    traces = run("Min-p at a high temperature")
     _, top_p, min_p = ([step.distribution.kept for step in path(trace)] for trace in traces)
     assert max(top_p) > 1000 and max(min_p) < 200
     _, top_p, min_p = (run_metrics(trace).perplexity for trace in traces)
     assert min_p < 50 < 1000 < top_p
 
 
-def test_same_seed_one_knob(run):
-    wide, narrow = run("Same seed, one knob")
+def test_same_seed_one_setting_changed(run):
+    wide, narrow = run("Same seed, one setting changed")
     parted = common([wide.sequences[0], narrow.sequences[0]])
     assert 8 <= parted < len(wide.sequences[0].token_ids)
     # What parted them was cut there by the one that kept fewer.
@@ -92,8 +91,8 @@ def test_same_seed_one_knob(run):
     assert candidate.raw > 0 and candidate.final == 0
 
 
-def test_sure_and_unsure(run):
-    greedy, drawn = run("Sure and unsure")
+def test_certain_and_uncertain_steps(run):
+    greedy, drawn = run("Certain and uncertain steps")
     parted = common([greedy.sequences[0], drawn.sequences[0]])
     assert "Thursday, Friday, Saturday, Sunday" in greedy.text and "Sunday" in drawn.text
     entropies = [step.distribution.raw_entropy for step in path(greedy)]
@@ -102,8 +101,8 @@ def test_sure_and_unsure(run):
     assert math.fsum(before) / len(before) < 0.7 < 2 < math.fsum(after) / len(after)
 
 
-def test_a_fact_survives_the_draw(run):
-    greedy, drawn = run("A fact survives the draw")
+def test_facts_survive_sampling(run):
+    greedy, drawn = run("Facts survive sampling")
     texts = [sequence.text for sequence in drawn.sequences]
     assert all("Paris" in text for text in (greedy.text, *texts))
     assert len(set(texts)) >= 3
@@ -115,8 +114,8 @@ def test_beams_look_ahead(run):
     assert run_metrics(beams).mean_log_probability > run_metrics(greedy).mean_log_probability
 
 
-def test_beams_unlike_each_other(run):
-    beams, diverse = run("Beams unlike each other")
+def test_diverse_beams(run):
+    beams, diverse = run("Diverse beams")
     assert common(beams.sequences[:3]) >= 15
     assert len({sequence.token_ids[0] for sequence in diverse.sequences}) >= 3
     scores = [[sequence.score for sequence in trace.sequences] for trace in (beams, diverse)]
@@ -130,8 +129,8 @@ def test_force_a_word_into_the_text(run):
     assert run_metrics(forced).mean_log_probability < run_metrics(free).mean_log_probability
 
 
-def test_out_of_the_circle(run):
-    greedy, contrastive = map(run_metrics, run("Out of the circle"))
+def test_contrastive_search_avoids_loops(run):
+    greedy, contrastive = map(run_metrics, run("Contrastive search avoids loops"))
     assert greedy.repetition > 0.3 and contrastive.repetition == 0.0
 
 
@@ -151,8 +150,8 @@ def test_layers_that_disagree(run):
     assert run_metrics(greedy).first_share == 1.0 and run_metrics(dola).first_share < 0.7
 
 
-def test_drafts_that_pay(run):
-    greedy, lookup, drafted = run("Drafts that pay")
+def test_drafts_save_forward_passes(run):
+    greedy, lookup, drafted = run("Drafts save forward passes")
     assert greedy.text == lookup.text == drafted.text
     passes = [run_metrics(trace).forward_passes for trace in (greedy, lookup, drafted)]
     assert passes[0] > passes[1] > passes[2] and passes[2] < 0.6 * passes[0]
@@ -170,8 +169,8 @@ def test_a_watermark_you_cannot_see(embedded, run):
     assert two.verdict == "not marked" and two.green_fraction < 0.35
 
 
-def test_a_tournament_leaves_a_trace(embedded, run):
-    marked, plain = run("A tournament leaves a trace")
+def test_synthid_tournament_sampling(embedded, run):
+    marked, plain = run("SynthID: tournament sampling")
     one, two = (
         detect(embedded.model, trace.sequences[0].token_ids, scheme="synthid")
         for trace in (marked, plain)

@@ -152,7 +152,7 @@ def test_pressing_a_token_pins_that_step_in_every_view(ran, lab):
     assert f"rank {step.rank}" in told, sentence
     for processor in step.distribution.processors:
         assert processor in told
-    page.get_by_role("tab", name="Across strategies").click()
+    page.get_by_role("tab", name="Charts").click()
     line = "#figure-probability .js-plotly-plot .shapelayer path"
     page.wait_for_selector(line, state="attached")
 

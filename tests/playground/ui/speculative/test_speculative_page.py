@@ -15,9 +15,10 @@ from playground import Playground
 from playground.speculation.accounting import accounting
 from playground.speculation.drafters import PLAIN, Drafter, all_drafters
 from playground.speculation.race import Lane, Race, RaceUpdate, race
-from playground.ui.speculative import form, markup
-from playground.ui.speculative.lanes import Screen
-from playground.ui.speculative.race import Track
+from playground.ui.shared import html
+from playground.ui.speculative import form
+from playground.ui.speculative.lanes import LaneView
+from playground.ui.speculative.race import TimedRuns
 from tests.conftest import step
 from tests.playground.ui.browsing import opened, ready, said, tab, wait
 
@@ -92,7 +93,7 @@ def test_an_empty_tab_says_what_will_be_there_and_what_is_missing(page):
     assert "After a race" in page.inner_text("#spec-results")
     page.fill("#spec-prompt textarea", " ")
     page.click("#spec-race")
-    said(page, "there is no prompt")
+    said(page, "the prompt is empty")
     idle(page, "#spec-race")
     page.click("#spec-example-1")
     wait(lambda: "Summarise" in page.input_value("#spec-prompt textarea"))
@@ -148,39 +149,39 @@ def test_a_replay_has_all_lanes_on_one_clock(raced, traces):
 
 
 def test_the_same_text_is_proved_token_by_token(raced):
-    section(raced, "The same text?")
+    section(raced, "Losslessness")
     assert f"All {TOKENS} tokens are the same." in raced.inner_text("#spec-lossless")
     assert raced.locator("#spec-lossless .spec-pairs .same").count() == TOKENS
     assert raced.locator("#spec-lossless .differs").count() == 0
-    assert "The closest call was token" in raced.inner_text("#spec-lossless")
-    other = markup.pairs(("a", "b"), (["x", EVIL], ["x", " y", "z"]), 1)
+    assert "The smallest gap between" in raced.inner_text("#spec-lossless")
+    other = html.aligned(("a", "b"), (["x", EVIL], ["x", " y", "z"]), 1)
     assert other.count('class="differs"') == 1 and other.count('class="after"') == 1
     assert "<img" not in other
 
 
 def test_figures_are_drawn_for_who_looks(raced):
-    section(raced, "Inside the rounds")
+    section(raced, "Rounds")
     for name in ("timeline", "positions", "entropy", "theory"):
         raced.wait_for_selector(f"#lab-speculative_{name} .main-svg >> nth=0")
     assert not raced.is_visible("#lab-speculative_p_q"), "lookup has no q"
     words = raced.inner_text("#spec-closer-words")
-    assert "best draft length" in words or "not drafting is best" in words
+    assert "best draft length" in words or "plain decoding is fastest" in words
     found = Axe().run(raced, context="#tabs", options={"runOnly": {"type": "tag", "values": RULES}})
     broken = [each["id"] for each in found.response["violations"]]
     assert broken == [], json.dumps(found.response["violations"])[:2000]
 
 
 def test_the_test_of_odds_and_the_grid_can_be_stopped(raced):
-    section(raced, "The same text?")
-    raced.click("#spec-odds-test-the-odds")
+    section(raced, "Losslessness")
+    raced.click("#spec-odds-test")
     raced.wait_for_selector("#spec-odds-progress progress", timeout=SLOW)
     raced.click("#spec-odds-stop")
-    raced.wait_for_selector("#spec-odds-progress >> text=says nothing", timeout=SLOW)
-    section(raced, "How far ahead?")
+    raced.wait_for_selector("#spec-odds-progress >> text=no result", timeout=SLOW)
+    section(raced, "Draft length")
     raced.click("#spec-sweep-drafter input")
     raced.get_by_role("option", name=LOOKUP).click()
     fill(raced, "spec-sweep-tokens", 4)
-    raced.click("#spec-sweep-measure-the-grid")
+    raced.click("#spec-sweep-measure")
     raced.wait_for_selector("#spec-sweep-progress >> text=/^[1-9]\\d* of 21 runs/", timeout=SLOW)
     raced.click("#spec-sweep-stop")
     raced.wait_for_selector("#spec-sweep-progress >> text=Fastest", timeout=SLOW)
@@ -204,11 +205,11 @@ def test_a_race_can_be_stopped_and_keeps_what_there_was(raced):
 
 def test_a_lane_has_the_times_of_its_run(lab):
     all_drafters = (Drafter("Lookup", "prompt_lookup", {"prompt_lookup_num_tokens": 8}),)
-    screen, last = Screen(all_drafters, TOKENS), None
+    screen, last = LaneView(all_drafters, TOKENS), None
     for news in race(lab, PROMPT, all_drafters, max_new_tokens=TOKENS):
-        screen.hear(news)
+        screen.add(news)
         last = news.lane or last
-    [lane] = json.loads(screen.told())["lanes"]
+    [lane] = json.loads(screen.value())["lanes"]
     assert lane["state"] == "done" and lane["ms"] == pytest.approx(1000 * last.seconds, abs=0.1)
     kept = [token for token in lane["tokens"] if token[1] not in ("rejected", "ignored")]
     assert [token[3] for token in kept] == pytest.approx(last.arrivals, abs=0.1)
@@ -224,15 +225,15 @@ def test_of_a_tree_the_kept_branch_is_read_before_the_lost_ones():
         step(3, 1, 1, " own", "resampled", 0.5, round=1, verdict="resampled"),
     )
     drafter = Drafter("Tree", "medusa")
-    screen = Screen((drafter,), 2)
-    screen.hear(RaceUpdate(0, drafter, 0.5, Update(0, steps, 3)))
-    [lane] = json.loads(screen.told())["lanes"]
+    screen = LaneView((drafter,), 2)
+    screen.add(RaceUpdate(0, drafter, 0.5, Update(0, steps, 3)))
+    [lane] = json.loads(screen.value())["lanes"]
     assert [token[0] for token in lane["tokens"]] == [" kept", " lost", " deeper", " own"]
     further = [
         step(id, None, 1, "\n", "rejected", 0.1, round=1, verdict="rejected") for id in range(4, 24)
     ]
-    screen.hear(RaceUpdate(0, drafter, 0.6, Update(0, tuple(further), 3)))
-    [lane] = json.loads(screen.told())["lanes"]
+    screen.add(RaceUpdate(0, drafter, 0.6, Update(0, tuple(further), 3)))
+    [lane] = json.loads(screen.value())["lanes"]
     texts = [token[0] for token in lane["tokens"]]
     assert texts == [" kept", " lost", " deeper", *["⏎"] * 6, " +14 ", " own"]
     assert lane["tokens"][-2][5] == 14
@@ -240,49 +241,51 @@ def test_of_a_tree_the_kept_branch_is_read_before_the_lost_ones():
 
 def test_an_entrant_that_cannot_run_says_why_in_its_lane():
     drafter = Drafter("Nobody", "speculative", unavailable_reason="It has no draft.")
-    screen = Screen((drafter,), 4)
+    screen = LaneView((drafter,), 4)
     lane = Lane(drafter, error=drafter.unavailable_reason)
-    screen.hear(RaceUpdate(0, drafter, lane=lane))
-    screen.hear(RaceUpdate(0, drafter, result=Race((lane,))))
-    told = json.loads(screen.told())
+    screen.add(RaceUpdate(0, drafter, lane=lane))
+    screen.add(RaceUpdate(0, drafter, result=Race((lane,))))
+    told = json.loads(screen.value())
     assert told["over"] and told["lanes"][0]["state"] == "failed"
     assert told["lanes"][0]["error"] == "It has no draft."
 
 
 def test_races_wait_for_each_other_and_whoever_gives_up_leaves():
-    track, stop, told = Track(), threading.Event(), []
-    assert track.enter(stop, told.append)
+    track, stop, told = TimedRuns(), threading.Event(), []
+    assert track.acquire(stop, told.append)
     stop.set()
-    assert not track.enter(stop, told.append)
+    assert not track.acquire(stop, told.append)
     other = threading.Event()
-    waiting = threading.Thread(target=lambda: told.append(track.enter(other, told.append)))
+    waiting = threading.Thread(target=lambda: told.append(track.acquire(other, told.append)))
     waiting.start()
     wait(lambda: told)
-    assert "one at a time" in told[0]
-    track.leave()
+    assert "do not overlap" in told[0]
+    track.release()
     waiting.join(10)
     assert told[1:] == [True]
-    track.leave()
-    assert list(track.turns(iter([1, 2]), other, told.append)) == [1, 2]
+    track.release()
+    assert list(track.one_by_one(iter([1, 2]), other, told.append)) == [1, 2]
 
 
 def test_sliders_reach_the_strategies_that_have_such_settings_and_stay_within_limits(lab):
     few = Playground(lab.model, limits=Limits(draft_tokens=3))
     early = Drafter("Exit", "early_exit", {"num_assistant_tokens": 8})
-    told = form.told(few, early, length=0, threshold=0.6, layer=5)
+    told = form.configured(few, early, length=0, threshold=0.6, layer=5)
     assert told.settings == {
         "num_assistant_tokens": 3,
         "assistant_confidence_threshold": 0.6,
         "assistant_early_exit": 5,
     }
-    told = form.told(few, Drafter("Lookup", "prompt_lookup"), length=2, threshold=0.6, layer=5)
+    told = form.configured(
+        few, Drafter("Lookup", "prompt_lookup"), length=2, threshold=0.6, layer=5
+    )
     assert told.settings == {"prompt_lookup_num_tokens": 2}
 
 
 def test_words_about_early_exit_are_of_the_layers_it_leaves_the_model_behind(lab):
     early = next(one for one in all_drafters(lab) if one.strategy == "early_exit")
     four, five = (
-        form.told(lab, early, length=0, threshold=None, layer=layer).about for layer in (4, 5)
+        form.configured(lab, early, length=0, threshold=None, layer=layer).about for layer in (4, 5)
     )
     assert "first 2 layers" in early.about and "an exit that was trained" in early.about
     assert "first 4 layers" in four and "an exit that was trained" in four
@@ -304,7 +307,7 @@ def test_a_link_brings_the_race_along(browser, address):
         page.locator("#spec-sampling input").check()
         page.wait_for_selector("#spec-temperature input >> nth=0")
         fill(page, "spec-temperature", 0.7)
-        tab(page, "Take it with you")
+        tab(page, "Export")
         page.click("#make-link")
         field = "#link textarea, #link input"
         page.wait_for_function("f => document.querySelector(f).value.includes('#s=')", arg=field)
@@ -328,11 +331,11 @@ def ticked(page):
 
 def test_what_a_link_has_of_a_race_that_the_form_cannot_show_is_left_out():
     with gr.Blocks():
-        drawn = form.draw(Limits(max_new_tokens=30))
+        drawn = form.build_form(Limits(max_new_tokens=30))
     strange = {"tokens": 10**9, "layer": "five", "kind": "<b>", "threshold": 2, "seed": True}
-    news = drawn.restored({**strange, "drafters": "all", "sampling": 1, "evil": {}})
+    news = drawn.restore({**strange, "drafters": "all", "sampling": 1, "evil": {}})
     assert news[drawn.tokens] == 30
-    assert news[drawn.wished] is None
+    assert news[drawn.from_link] is None
     for field in (drawn.layer, drawn.kind, drawn.threshold, drawn.seed, drawn.sampling):
         assert news[field] == field.value
     assert news.keys() == {*drawn.restorable}

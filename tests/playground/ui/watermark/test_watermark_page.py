@@ -10,15 +10,14 @@ from transformers import BayesianDetectorConfig, BayesianDetectorModel
 from engine.watermark.bayesian import bayesian
 from engine.watermark.config import KEYS
 from engine.watermark.detector import detect, scan
-from playground.ui.compare.card_state import Deck
-from playground.ui.compare.cards import asked
+from playground.ui.compare.cards import CardList, choices
 from playground.ui.compare.presets import PRESETS
 from playground.watermarks.green_list_step import explain
 from playground.watermarks.human_texts import passages
 from tests.playground.ui.browsing import WIDE, column, length, opened, ready, running, tab, wait
 
 NAMED = {preset.title: preset for preset in PRESETS}
-GREEN, TOURNAMENT = "A watermark you cannot see", "A tournament leaves a trace"
+GREEN, TOURNAMENT = "A watermark you cannot see", "SynthID: tournament sampling"
 EVIL = '<img src=x onerror="window.evil = 1">${1}{{value}}<script>window.evil = 2</script> & co. '
 
 
@@ -29,9 +28,9 @@ def folder(tmp_path_factory):
 
 def traces_of(lab, title, columns=2, tokens=None):
     preset = NAMED[title]
-    choices = asked(Deck().deal(preset.cards[:columns]), lab)
+    runs = choices(CardList().replaced(preset.cards[:columns]), lab)
     return lab.compare(
-        preset.prompt, choices, max_new_tokens=tokens or preset.max_new_tokens, seed=preset.seed
+        preset.prompt, runs, max_new_tokens=tokens or preset.max_new_tokens, seed=preset.seed
     )
 
 
@@ -117,7 +116,7 @@ def counted(score):
         "green": str(score.green_tokens),
         "green, share": f"{score.green_fraction:.1%}",
         "z-score": f"{score.z_score:.2f}",
-        "p, normal curve": f"{score.p_value:.3g}",
+        "p, normal approximation": f"{score.p_value:.3g}",
         "p, exact": f"{score.exact_p:.3g}",
     }
 
@@ -130,12 +129,12 @@ def test_every_number_is_the_engines(page, lab, traces, address):
     found = detect(lab.model, traces[0].sequences[0].token_ids, greenlist_ratio=0.25)
     assert column_of(page, "all n-grams") == counted(found.with_repeats)
     assert column_of(page, "each n-gram once") == counted(found.without_repeats)
-    assert column_of(page, "each draw once") == counted(found.independent)
-    assert column_of(page, "read again as text") == counted(found.round_trip.score)
+    assert column_of(page, "independent draws") == counted(found.independent)
+    assert column_of(page, "re-tokenized") == counted(found.round_trip.score)
     assert f"z is {found.z_score:.2f}" in page.inner_text("#detected .verdict")
     assert f"z {scan(found).best.z_score:.2f}" in page.inner_text("#detected .notes")
     told = Client(address, verbose=False).predict(traces[0].text, api_name="/detect")
-    assert column_of(page, "read again as text")["z-score"] == f"{told['z_score']:.2f}"
+    assert column_of(page, "re-tokenized")["z-score"] == f"{told['z_score']:.2f}"
 
 
 def test_every_token_has_the_colour_the_engine_gives_it(page, lab, traces):
@@ -159,7 +158,7 @@ def test_the_text_without_the_mark_is_told_from_the_one_with_it(page, lab, trace
     verdict(page, "not marked")
     found = detect(lab.model, traces[1].sequences[0].token_ids, greenlist_ratio=0.25)
     assert column_of(page, "all n-grams") == counted(found.with_repeats)
-    assert "written without a watermark" in page.inner_text("#detected .notes")
+    assert "generated without a watermark" in page.inner_text("#detected .notes")
 
 
 def test_a_wrong_key_finds_nothing_and_the_right_one_does_again(page, lab, traces):
@@ -176,7 +175,7 @@ def test_a_wrong_key_finds_nothing_and_the_right_one_does_again(page, lab, trace
 def test_a_wrong_scheme_finds_nothing_and_its_own_settings_come_into_sight(page, lab, traces):
     page.click("#detect-other-scheme")
     verdict(page, "not marked")
-    page.locator("#detected .notes", has_text="marked with lefthash").wait_for()
+    page.locator("#detected .notes", has_text="has a lefthash watermark").wait_for()
     page.click("#detect-other-scheme")
     page.locator("#detect-keys").wait_for()
     page.wait_for_selector("#figure-synthid_g_values .main-svg >> nth=0")
@@ -189,7 +188,7 @@ def test_a_wrong_scheme_finds_nothing_and_its_own_settings_come_into_sight(page,
 def test_a_wrong_tokenizer_finds_nothing(page, traces):
     choose(page, "detect-tokenizer", "stories15m")
     try:
-        wait(lambda: "read again as text" not in shown(page).get("z-score", {}), seconds=90)
+        wait(lambda: "re-tokenized" not in shown(page).get("z-score", {}), seconds=90)
         verdict(page, "not marked")
     finally:
         choose(page, "detect-tokenizer", "smollm2")
@@ -251,7 +250,7 @@ def test_a_file_is_read_and_what_is_no_text_is_refused(page, folder, lab):
     with page.expect_file_chooser() as chooser:
         page.click("#detect-file")
     chooser.value.set_files(garbage)
-    page.locator("#detected .verdict.error", has_text="garbage.txt is no text").wait_for()
+    page.locator("#detected .verdict.error", has_text="garbage.txt is not a UTF-8").wait_for()
 
 
 def test_a_pinned_step_is_explained(page, lab, traces, folder):
@@ -286,7 +285,7 @@ def test_synthid_is_detected_with_the_keys_of_its_column(browser, address, lab, 
         found = detect(lab.model, marked.sequences[0].token_ids, scheme="synthid")
         layers, rows = found.layers, shown(page)
         assert rows["weighted mean"]["value"] == f"{layers.weighted_mean:.4f}"
-        assert rows["weighted mean"]["must exceed"] == f"{layers.weighted_threshold:.4f}"
+        assert rows["weighted mean"]["threshold"] == f"{layers.weighted_threshold:.4f}"
         assert rows["mean"]["z-score"] == f"{layers.mean_z:.2f}"
         page.wait_for_selector("#figure-synthid_g_values .main-svg >> nth=0")
         keys = page.input_value("#detect-keys textarea")
@@ -294,12 +293,14 @@ def test_synthid_is_detected_with_the_keys_of_its_column(browser, address, lab, 
         with page.expect_file_chooser() as chooser:
             page.click("#detect-bring")
         chooser.value.set_files(trained / "config.json")
-        page.locator("#detected .notes", has_text="bring its two files together").wait_for()
+        page.locator("#detected .notes", has_text="upload config.json and model").wait_for()
         with page.expect_file_chooser() as chooser:
             page.click("#detect-bring")
         chooser.value.set_files([trained / "config.json", trained / "model.safetensors"])
         told = bayesian(lab.model, marked.sequences[0].token_ids, trained)
-        words = f"gives a mark the probability {told.probability:.4f}, on {told.tokens_scored}"
+        words = (
+            f"a probability of {told.probability:.4f} for a watermark, from {told.tokens_scored}"
+        )
         page.locator("#detected .notes", has_text=words).wait_for()
 
 
@@ -309,7 +310,7 @@ def test_an_empty_lab_says_what_to_do(browser, address):
         tab(page, "Watermark")
         page.locator("#detected .verdict.empty", has_text="Run a comparison").wait_for()
         tab(page, "Explain")
-        page.locator("#explain-words", has_text="No column here has a green list").wait_for()
+        page.locator("#explain-words", has_text="No column has a green list").wait_for()
 
 
 def fits(page, width):

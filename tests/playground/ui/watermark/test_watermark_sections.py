@@ -13,7 +13,7 @@ from engine.watermark import detector as watermark
 from playground import Playground
 from playground.ui.shared import html as tables
 from playground.ui.shared.jobs import Jobs
-from playground.ui.watermark import calibration_results as calibrated
+from playground.ui.watermark.calibrate import rate
 from playground.watermarks.attacks.apply import attack, curve
 from playground.watermarks.calibrate import CalibrationSpec, calibrate
 from tests.playground.ui.browsing import (
@@ -169,10 +169,10 @@ def test_a_curve_is_the_engines_point_by_point(ran, lab, ids):
 
 def test_a_curve_for_which_the_model_writes_can_be_stopped(ran):
     choose(ran, "Rewrite with the model")
-    ran.wait_for_selector("#attack-about >> text=The model writes")
+    ran.wait_for_selector("#attack-about >> text=The model generates")
     ran.wait_for_selector("#attack-stop[disabled]")
     ran.click("#attack-curve")
-    progress(ran, "attack", "tokens written")
+    progress(ran, "attack", "tokens generated")
     ran.click("#attack-stop")
     progress(ran, "attack", "Stopped after")
     idle(ran, "#attack-curve")
@@ -187,12 +187,12 @@ def test_a_column_without_a_mark_has_none_to_attack_and_nothing_is_lost(page):
     with running(page):
         pass
     page.wait_for_function(
-        "document.querySelector('#attack-column input').value.includes('(no mark)')"
+        "document.querySelector('#attack-column input').value.includes('(no watermark)')"
     )
     page.click("#attack-attack")
-    said(page, "there is no mark to attack")
+    said(page, "no watermark to attack")
     idle(page, "#attack-attack")
-    assert page.input_value("#attack-column input").endswith("(no mark)")
+    assert page.input_value("#attack-column input").endswith("(no watermark)")
 
 
 # Calibrate
@@ -224,13 +224,13 @@ def test_a_small_calibration_shows_and_saves_what_calibrate_gives(page, lab, fol
     for row, told in zip(shown, last.result.by_length, strict=True):
         assert row[1:5] == [
             f"{told.mean:.2f}",
-            calibrated.rate(told.found),
-            calibrated.rate(told.false_alarms),
+            rate(told.found),
+            rate(told.false_alarms),
             f"{told.auc:.4f}",
         ]
-        assert row[5] == calibrated.rate(told.operating[0].true_positives)
-        assert row[6] == "too few texts to say", "450 scores cannot show one in a thousand"
-    assert "4 marked texts of 30 tokens against 450 scores" in page.input_value(
+        assert row[5] == rate(told.operating[0].true_positives)
+        assert row[6] == "too few texts", "450 scores cannot show one in a thousand"
+    assert "4 watermarked texts of 30 tokens, 450 scores" in page.input_value(
         "#calibrated-words textarea"
     )
     drawn = page.evaluate(
@@ -253,13 +253,13 @@ def test_a_calibration_can_be_stopped_and_too_large_ones_are_refused(page):
     idle(page, "#calibrate-calibrate")
     asked(page, texts=9000)
     page.click("#calibrate-calibrate")
-    said(page, "at most 60,000 are written in one calibration here")
+    said(page, "at most 60,000 are allowed")
     idle(page, "#calibrate-calibrate")
     assert page.input_value("#calibrate-texts input") == "9000"
     asked(page, texts=4)
     biases(page, "0; 1")
     page.click("#calibrate-calibrate")
-    said(page, "they must be numbers with commas")
+    said(page, "they must be numbers separated by commas")
 
 
 def test_a_page_that_is_left_makes_room_for_others(browser, address):
@@ -270,7 +270,7 @@ def test_a_page_that_is_left_makes_room_for_others(browser, address):
             asked(page, texts=600, length=60, keys=1, seed=random.randrange(10**9))
             page.click("#calibrate-calibrate")
             page.wait_for_selector(
-                "#calibrate-progress progress, .toast-body:has-text('try again')", timeout=SLOW
+                "#calibrate-progress progress, .toast-body:has-text('again later')", timeout=SLOW
             )
             return page.locator("#calibrate-progress progress").count() == 1
 
@@ -295,20 +295,20 @@ def test_which_text_is_marked_is_told_with_the_guess_only_and_the_score_is_kept(
     page.click("#guess-B")
     page.wait_for_selector("#guess-verdict .lab-words")
     verdict = page.inner_text("#guess-verdict .lab-words")
-    right = re.match(r"(Right|Wrong): ([AB]) is marked", verdict)
-    assert (right[1] == "Right") == (right[2] == "B")
+    right = re.match(r"(Correct|Wrong): ([AB]) has the watermark", verdict)
+    assert (right[1] == "Correct") == (right[2] == "B")
     rows = cells(page, "#guess-verdict")
-    [marked] = [row for row in rows if row[0].endswith(", marked")]
-    [other] = [row for row in rows if not row[0].endswith(", marked")]
-    assert marked[0] == f"{right[2]}, marked" and float(marked[1]) > float(other[1])
+    [marked] = [row for row in rows if row[0].endswith(", watermarked")]
+    [other] = [row for row in rows if not row[0].endswith(", watermarked")]
+    assert marked[0] == f"{right[2]}, watermarked" and float(marked[1]) > float(other[1])
     for place, row in enumerate(rows):
         tokens = page.locator("#guess-verdict .lab-tokens").nth(place).locator("span")
         words = tokens.evaluate_all("all => all.map(token => token.textContent)")
         assert "".join(words) == texts[row[0][0]]
         green = page.locator("#guess-verdict .lab-tokens").nth(place).locator(".green").count()
         assert row[4].split()[0] == str(green)
-    score = 1 if right[1] == "Right" else 0
-    assert page.inner_text("#guess-tally").startswith(f"{score} of 1 guess right")
+    score = 1 if right[1] == "Correct" else 0
+    assert page.inner_text("#guess-tally").startswith(f"{score} of 1 guess correct")
     page.wait_for_selector("#guess-A[disabled]")
     page.wait_for_selector("#guess-B[disabled]")
     _the_score_is_kept_over_rounds(page)
@@ -334,17 +334,20 @@ def test_closing_a_job_stops_it_and_frees_its_place():
         while not stop.wait(0.01):
             tell(1)
 
-    steps = jobs.follow("anna", work)
+    steps = jobs.run("anna", work)
     next(steps)
-    for visitor, words in (("anna", "a job is going on"), ("ben", "1 at once are allowed")):
+    for visitor, words in (
+        ("anna", "a job is already running"),
+        ("ben", "at most 1 of these at once"),
+    ):
         with pytest.raises(PlaygroundError, match=words):
-            next(jobs.follow(visitor, work))
+            next(jobs.run(visitor, work))
     steps.close()
     assert seen[0].is_set()
 
     def free():
         try:
-            return next(jobs.follow("ben", lambda stop, tell: tell(2))) == [2]
+            return next(jobs.run("ben", lambda stop, tell: tell(2))) == [2]
         except PlaygroundError:  # it has not looked up yet
             return False
 
@@ -360,7 +363,7 @@ def test_stop_is_for_ones_own_job_and_what_goes_wrong_is_raised_to_its_visitor()
         stopped.append(stop.wait(20))
         raise PlaygroundError("it broke")
 
-    steps = jobs.follow("anna", work)
+    steps = jobs.run("anna", work)
     assert next(steps) == [0]
     jobs.stop("ben")
     jobs.stop("anna")
@@ -373,9 +376,9 @@ def test_text_never_becomes_html():
     nasty = "<img src=x onerror=alert(1)>&"
     told = [
         tables.table(nasty, [nasty], [[nasty, nasty]]),
-        tables.coloured(nasty, [(nasty, "green")]),
-        tables.bar(nasty, 1, 2),
-        tables.words(nasty),
+        tables.tokens(nasty, [(nasty, "green")]),
+        tables.progress(nasty, 1, 2),
+        tables.sentence(nasty),
     ]
     for html in told:
         assert "<img" not in html and "&lt;img" in html

@@ -11,7 +11,7 @@ import pytest
 
 from engine.trace import dump_traces, load_traces
 from playground import metrics as measures
-from playground.ui.compare.link_state import State, encode
+from playground.ui.compare.links import State, encode
 from tests.playground.ui.browsing import (
     LIMITS,
     column,
@@ -100,8 +100,8 @@ def test_what_was_run_is_what_was_asked(ran, traces):
 
 @pytest.fixture(scope="module")
 def link(ran, address):
-    tab(ran, "Across strategies")
-    tab(ran, "Take it with you")
+    tab(ran, "Charts")
+    tab(ran, "Export")
     ran.click("#make-link")
     field = "#link textarea, #link input"
     ran.wait_for_function("f => document.querySelector(f).value.includes('#s=')", arg=field)
@@ -123,7 +123,7 @@ def test_a_link_restores_the_form_and_the_view_and_runs_the_same(browser, addres
         page.click("#shared button")
         for name, value in SHARED.items():
             assert float(page.input_value(f"#shared-{name} input >> nth=0")) == value
-        on_tab(page, "Across strategies")
+        on_tab(page, "Charts")
         with running(page):
             pass
         assert texts(page) == [trace.text for trace in traces[:3]]
@@ -138,7 +138,7 @@ def test_a_followed_link_stays_over_a_reload(browser, address, link):
         page.reload()
         wait(lambda: page.input_value("#prompt textarea") == PROMPT)
         ready(page)
-        on_tab(page, "Across strategies")
+        on_tab(page, "Charts")
 
 
 def linked(**changes):
@@ -155,7 +155,10 @@ BROKEN = {
     "cut in the middle": (linked()[:20], "this link cannot be read"),
     "of another version": (f"#s={packed({'version': 9})}", "this link cannot be read"),
     "a strange look and tab": (linked() + "<b>", None),
-    "a model that is not offered": (linked(model="<b>other"), "the model <b>other, which is not"),
+    "a model that is not offered": (
+        linked(model="<b>other"),
+        "the model <b>other, which",
+    ),
     "values out of bounds": (
         linked(shared={"max_new_tokens": 10**9}, cards=(("sample", {"temperature": -1}),)),
         None,
@@ -202,7 +205,7 @@ def test_a_link_with_a_strategy_that_is_not_allowed_says_so_at_the_run(browser, 
 @pytest.fixture(scope="module")
 def saved(ran, folder):
     """The file with the traces."""
-    tab(ran, "Take it with you")
+    tab(ran, "Export")
     return downloaded(ran, "#save-traces", folder)
 
 
@@ -218,7 +221,7 @@ def test_the_saved_traces_are_the_runs(saved, traces):
 
 
 def test_a_saved_report_opens_by_itself(browser, ran, folder, traces):
-    tab(ran, "Take it with you")
+    tab(ran, "Export")
     report = downloaded(ran, "#save-report", folder)
     with opened(browser, report.as_uri(), query="") as page:
         page.wait_for_selector(".js-plotly-plot .main-svg")
@@ -227,7 +230,7 @@ def test_a_saved_report_opens_by_itself(browser, ran, folder, traces):
 
 
 def test_the_table_for_spreadsheets_has_the_measured_figures(ran, folder, saved):
-    tab(ran, "Across strategies")
+    tab(ran, "Charts")
     file = downloaded(ran, "#save-csv", folder)
     read = load_traces(saved.read_text(encoding="utf-8"))
     with file.open(newline="", encoding="utf-8") as lines:
@@ -260,7 +263,7 @@ def printed(program):
 
 
 def test_the_saved_programs_write_the_same_texts(ran, folder, traces):
-    tab(ran, "Take it with you")
+    tab(ran, "Export")
     ran.wait_for_selector("#code .cm-content >> text=lab.compare")
     whole = downloaded(ran, "#save-code", folder).rename(folder / "whole.py")
     chosen(ran, "3. sample")
@@ -294,14 +297,14 @@ def opener(browser, address):
 
 @pytest.fixture
 def taking(opener):
-    tab(opener, "Take it with you")
+    tab(opener, "Export")
     return opener
 
 
 def test_saved_traces_open_again_without_a_run(taking, saved, traces):
     page = taking
     upload(page, saved)
-    page.wait_for_selector("#live .status >> text=Opened traces.json: nothing was run.")
+    page.wait_for_selector("#live .status >> text=Opened traces.json. Nothing was run.")
     assert texts(page, 4) == full_texts(traces)
     column(page, 2).locator(".token").nth(1).hover()
     rank = traces[2].steps[1].rank
@@ -310,7 +313,7 @@ def test_saved_traces_open_again_without_a_run(taking, saved, traces):
     page.keyboard.press("Escape")
     tab(page, "Step")
     page.wait_for_selector(f".step >> text={traces[0].steps[1].token.text.strip()}")
-    tab(page, "Across strategies")
+    tab(page, "Charts")
     page.wait_for_selector("#tabs .js-plotly-plot .main-svg >> visible=true")
     wait(lambda: len(shown_table(page)[1]) == 4)
 
@@ -320,7 +323,7 @@ def test_an_opened_trace_can_be_forked(taking, traces, lab, tmp_path):
     file.write_text(dump_traces(traces[:3]), encoding="utf-8")
     page = taking
     upload(page, file)
-    page.wait_for_selector("#live .status >> text=Opened three.json: nothing was run.")
+    page.wait_for_selector("#live .status >> text=Opened three.json. Nothing was run.")
     forked(page, 2, 1, " dog")
     own = traces[2].sequences[0].token_ids[:1]
     prefix = [*own, *lab.speller.ids(" dog")]
@@ -333,13 +336,17 @@ def bad_files(folder, traces):
     whole = json.loads(dump_traces(traces[:1]))
     for name, content, words in (
         ("text.json", "no JSON at all", "this is not a trace that can be read"),
-        ("binary.json", b"\xff\xfe\x00", "binary.json is no text"),
+        ("binary.json", b"\xff\xfe\x00", "binary.json is not a text file"),
         ("other.json", '{"a": 1}', "a trace of version None"),
         ("half.json", json.dumps([{**whole[0], "steps": [[0]]}]), "this is not a trace"),
-        ("none.json", "[]", "none.json holds no trace"),
-        ("many.json", json.dumps(whole * 6), "many.json holds 6 traces; at most 5"),
+        ("none.json", "[]", "none.json contains no trace"),
+        ("many.json", json.dumps(whole * 6), "many.json contains 6 traces; at most 5"),
         ("deep.json", "[" * 100_000 + "]" * 100_000, "this is not a trace"),
-        ("model.json", json.dumps([{**whole[0], "model": 3}]), "model.json holds a trace that"),
+        (
+            "model.json",
+            json.dumps([{**whole[0], "model": 3}]),
+            "model.json contains an invalid",
+        ),
         ("large.json", " " * (LIMITS["--upload-bytes"] + 1), "large.json"),
     ):
         path = folder / name
@@ -376,7 +383,7 @@ def shown_table(page):
 
 def test_the_table_has_the_measures_and_sorts_by_a_click(ran, saved):
     read = load_traces(saved.read_text(encoding="utf-8"))
-    tab(ran, "Across strategies")
+    tab(ran, "Charts")
     wait(lambda: len(shown_table(ran)[1]) == 4)
     names, rows = shown_table(ran)
     name = measures.METRIC_TEXTS["perplexity"].name
@@ -398,7 +405,7 @@ def test_the_table_has_the_measures_and_sorts_by_a_click(ran, saved):
 
 
 def test_every_text_is_scored_under_every_strategy(ran, traces, lab):
-    tab(ran, "Across strategies")
+    tab(ran, "Charts")
     ran.click("#score")
     heat = "#figure-cross_likelihood .js-plotly-plot"
     ran.wait_for_selector(f"{heat} .main-svg", timeout=60_000)

@@ -6,11 +6,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from engine.settings import Limits
 from playground import Playground
 from playground.ui.compare.presets import FIRST
-from playground.ui.compare.results import Asked
-from playground.ui.compare.runs import Runs
 from tests.playground.ui.browsing import (
     column,
     forked,
@@ -81,7 +78,7 @@ def test_a_reload_brings_back_columns_colours_form_and_tab(page):
     with running(page):
         pass
     page.select_option("#live-background", "surprisal")
-    tab(page, "Across strategies")
+    tab(page, "Charts")
     before = texts(page)
     page.reload()
     ready(page)
@@ -89,7 +86,7 @@ def test_a_reload_brings_back_columns_colours_form_and_tab(page):
     assert page.input_value("#prompt textarea") == "My garden has"
     assert page.input_value("#shared-max_new_tokens input >> nth=0") == "5"
     assert page.input_value("#live-background") == "surprisal"
-    on_tab(page, "Across strategies")
+    on_tab(page, "Charts")
     page.wait_for_selector("#table [role=gridcell]", state="attached")
     forked(page, 0, 1, " also")
     assert " also" in text_of(page, 1)
@@ -121,7 +118,7 @@ def test_a_reload_in_the_middle_of_a_run_ends_it_and_keeps_what_it_wrote(page):
     ready(page)
     wait(lambda: states(page) == ["stopped"] * 3)
     assert 0 < column(page, 0).locator(".token").count() < LONG
-    shows(page, "What was written until then stays.")
+    shows(page, "The text so far is kept.")
     length(page, 3)
     with running(page):
         pass
@@ -227,7 +224,7 @@ def test_a_run_whose_connection_is_lost_is_told_of_and_the_page_comes_back(brows
         page.wait_for_selector(".toast-body >> text=Connection to the server was lost")
         assert column(page, 0).locator(".token").count() > 0
         cable.mend()
-        shows(page, "What was written until then stays.")
+        shows(page, "The text so far is kept.")
         ready(page)
         assert states(page) == ["stopped"] * 3
         assert column(page, 0).locator(".token").count() > 0
@@ -264,20 +261,6 @@ def test_a_page_that_outlives_its_server_says_so_and_works_again_after_a_reload(
             with running(page):
                 pass
             assert texts(page) == before
-
-
-# A person who does not come back
-
-
-def test_a_paused_run_that_nobody_lets_go_on_is_ended_and_says_so():
-    lab = Playground(tiny("llama"))
-    runs = Runs(Limits(), patience=0.3)
-    asked = [Asked("hi", ("greedy", {}), {"max_new_tokens": 9}, ("greedy", ""))]
-    *_, last = runs.compare(lab, "me", lambda: asked, stepping=True)
-    assert "Stopped: nobody went on for" in last
-    [trace] = runs.board("me").traces
-    assert trace.stop.rule == "cancelled" and len(trace.steps) == 1
-    assert not runs.going("me")
 
 
 # Several models

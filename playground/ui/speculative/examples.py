@@ -1,7 +1,4 @@
-"""Prompts worth a race: each shows where one way of drafting pays, or where none does.
-
-Knows prompts and a few settings. Refuses to know how they are run.
-"""
+"""Example prompts for a race, each better for one kind of drafter than for others."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Example:
-    """A prompt and the point it makes; ``temperature`` is given where tokens are drawn."""
+    """A prompt and what it shows; with a ``temperature``, tokens are sampled."""
 
     title: str
     point: str
@@ -29,36 +26,36 @@ _LIGHTHOUSE = (
 EXAMPLES = (
     Example(
         "A story",
-        "A tiny model that knows only children's stories drafts well here, though its vocabulary "
-        "is another one.",
+        "A tiny model trained on children's stories drafts well here, although it has a different "
+        "vocabulary.",
         "Once upon a time, there was a little girl named Lily. She loved to play outside in the "
         "sunshine. One day, she saw",
     ),
     Example(
-        "A summary that copies",
-        "The answer repeats its prompt: looking words up there costs nothing, and whole sentences "
-        "are kept at once.",
+        "A summary",
+        "The answer repeats its prompt: prompt lookup drafts at almost no cost, and whole "
+        "sentences are accepted at once.",
         f"Summarise in two sentences, in the words of the text: {_LIGHTHOUSE}",
         chat=True,
     ),
     Example(
         "An answer",
-        "New words for every sentence: there is little to look up, and only a draft that knows "
-        "this model well is of use.",
+        "The answer repeats little of its prompt, so prompt lookup rarely helps. A draft model "
+        "trained for this model still does.",
         "Why is the sky blue? Explain it to a child.",
         chat=True,
     ),
     Example(
-        "Code with a pattern",
-        "Names come back all the time: lookup finds them, a story model never saw any.",
+        "Code",
+        "Names are repeated: prompt lookup finds them, a model trained on stories cannot.",
         "def test_add():\n    assert add(1, 2) == 3\n\ndef test_subtract():\n"
         "    assert subtract(5, 2) == 3\n\ndef test_multiply():\n    assert multiply(2, 3) == 6\n"
         "\ndef test_divide():\n",
     ),
     Example(
-        "The story, drawn hot",
-        "The same beginning, but tokens are drawn at temperature 1.3: the model is less sure, "
-        "drafts hit less often, and every lane writes a text of its own.",
+        "A story, sampled",
+        "The same prompt, sampled at temperature 1.3: the model is less certain, fewer drafted "
+        "tokens are accepted, and each lane writes a different text.",
         "Once upon a time, there was a little girl named Lily. She loved to play outside in the "
         "sunshine. One day, she saw",
         temperature=1.3,

@@ -1,6 +1,6 @@
 """The page on a lab that follows a script: shows what no real model does when asked to.
 
-Run by test_live as `python toy_page.py PORT GATE TURNS`; the lab is "loaded" once the file GATE
+Run as `python scripted_page.py PORT GATE TURNS`; the lab is "loaded" once the file GATE
 exists, and drawing the cards takes the seconds the file names. The prompt names the script to
 follow. Where there is a file TURNS, the turns of a script wait until it has as many characters.
 """
@@ -27,10 +27,10 @@ from engine.trace import (
     Trace,
     Update,
 )
+from engine.trie.backends import BackendStatus
 from playground import generation_configs as configs
-from playground.ui.page import build
+from playground.ui.page import build, launch_options
 from playground.ui.shared.model_loading import Labs
-from playground.ui.shared.theme import look
 from strategies import find, registered
 
 EVIL = '<img src=x onerror="window.evil = 1">${window.evil = 1}{{evil}}</script><script>evil'
@@ -142,6 +142,10 @@ class Lab:
         module=SimpleNamespace(generation_config=GenerationConfig(), config=PreTrainedConfig()),
     )
 
+    backend_status = BackendStatus(
+        "plain", "toy models have no cache", (), ("fused layers: not on <toy> models",)
+    )
+
     def __init__(self, gate=Path("/dev/null"), turn=lambda number: None):
         """Turns are for who watches: in a browser."""
         self._gate, self._turn = gate, turn
@@ -192,7 +196,7 @@ def main():
             time.sleep(0.05)
 
     page = build(Labs(["toy"], load), Limits())
-    page.launch(server_port=port, run_history=False, quiet=True, **look())
+    page.launch(server_port=port, run_history=False, quiet=True, **launch_options())
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import PlaygroundError
-from playground.ui.compare.card_state import Deck
-from playground.ui.compare.link_state import LARGEST, State, decode, encode
+from playground.ui.compare.cards import CardList
+from playground.ui.compare.links import MAX_CHARACTERS, State, decode, encode
 from playground.ui.shared.controls import fitting
 
 shown = st.one_of(st.text(), st.integers(-(10**6), 10**6), st.booleans())
@@ -30,7 +30,7 @@ shown = st.one_of(st.text(), st.integers(-(10**6), 10**6), st.booleans())
                 st.dictionaries(st.sampled_from(["seed", "repetition_penalty"]), shown),
             )
         ).map(tuple),
-        race=st.dictionaries(st.text(), shown | st.lists(shown)),
+        pages=st.dictionaries(st.text(), st.dictionaries(st.text(), shown | st.lists(shown))),
     )
 )
 def test_a_state_comes_back_as_it_was(state):
@@ -44,7 +44,7 @@ def test_a_link_has_only_characters_that_an_address_may_have():
 
 
 def test_the_state_of_a_form_leaves_out_what_is_empty():
-    deck = Deck().deal((("sample", {"top_p": 0.9, "min_p": None, "top_k": ""}),))
+    deck = CardList().replaced((("sample", {"top_p": 0.9, "min_p": None, "top_k": ""}),))
     state = State.of("smollm2", "p", False, {"seed": 0, "stop_strings": ""}, deck, {})
     assert state.shared == {"seed": 0}
     assert state.cards == (("sample", {"top_p": 0.9}),)
@@ -72,7 +72,8 @@ WHOLE = {"version": 1, "model": "m", "prompt": "p", "chat": False, "shared": {},
         packed({**WHOLE, "cards": [[["greedy"], {}]]}),
         packed({**WHOLE, "shared": {"seed": {"a": 1}}}),
         packed({**WHOLE, "race": [1]}),
-        packed({**WHOLE, "prompt": "x" * (LARGEST + 1)}),  # unfolds to more than is read
+        packed({**WHOLE, "pages": {"speculative": 3}}),
+        packed({**WHOLE, "prompt": "x" * (MAX_CHARACTERS + 1)}),  # unfolds to more than is read
     ],
 )
 def test_a_strange_link_is_refused_in_words(text):
@@ -80,8 +81,10 @@ def test_a_strange_link_is_refused_in_words(text):
         decode(text)
 
 
-def test_a_link_that_was_made_before_there_were_races_is_read():
+def test_links_of_earlier_releases_are_read():
     assert decode(packed(WHOLE)) == State("m", "p")
+    race = {"tokens": 9}
+    assert decode(packed({**WHOLE, "race": race})).pages == {"speculative": race}
 
 
 @pytest.mark.parametrize(("value", "shows"), [(5, 5), (500, 100), (-1, 1), ("many", 48)])

@@ -1,0 +1,64 @@
+"""The views that scripts draw: live columns, step inspector and tree.
+
+Their templates are constant, because Gradio evaluates templates as scripts. Token text is untrusted
+and reaches the page as text content only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import gradio as gr
+
+from playground.ui import assets
+
+_LIVE_STYLES = (
+    *("compare/web/live_view.css", "compare/web/columns.css"),
+    *("compare/web/candidate_card.css", "compare/web/playback.css"),
+)
+_LIVE_EVENTS = ("begun", "over", "ended", "forked", "edited", "paced", "pinned")
+
+
+def live_columns(request_lines: Callable[[Any], Awaitable[str]]) -> gr.HTML:
+    """The columns of tokens; the value is what `Feed.take` returns.
+
+    The browser calls ``request_lines`` for lines it has not read. Events: ``begun`` when runs
+    start; ``over`` when all have ended, and ``ended`` with it, for listeners that are rendered
+    with the cards; ``forked``, ``edited``, ``paced`` and ``pinned`` for what the visitor does.
+    """
+
+    async def more(request: Any) -> str:  # a named function, because Gradio sets attributes on it
+        return await request_lines(request)
+
+    return gr.HTML(
+        value="",
+        server_functions=[more],
+        html_template=assets.text("compare/web/live_view.html"),
+        css_template=assets.text(*_LIVE_STYLES),
+        js_on_load=assets.mount("compare/web/live_view.js", *_LIVE_EVENTS),
+        apply_default_css=False,
+        elem_id="live",
+    )
+
+
+def step_inspector() -> gr.HTML:
+    """One step: the candidates, and what each processor did to them."""
+    return gr.HTML(
+        html_template=assets.text("compare/web/step_view.html"),
+        css_template=assets.text("shared/web/toolbar.css", "compare/web/step_view.css"),
+        js_on_load=assets.mount("compare/web/step_view.js"),
+        apply_default_css=False,
+        elem_id="step-view",
+    )
+
+
+def tree() -> gr.HTML:
+    """The candidates of runs that branch, growing while they run."""
+    return gr.HTML(
+        html_template=assets.text("shared/web/tree_panel.html"),
+        css_template=assets.text("shared/web/toolbar.css", "shared/web/tree_panel.css"),
+        js_on_load=assets.mount("compare/web/tree_view.js"),
+        apply_default_css=False,
+        elem_id="tree-view",
+    )

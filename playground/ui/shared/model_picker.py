@@ -1,0 +1,105 @@
+"""The model menu in the page's header; below it how loading proceeds and how the model is run."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from engine.errors import PlaygroundError
+from engine.trie.backends import BackendStatus
+from playground.ui.shared.events import QUICK
+from playground.ui.shared.model_loading import Labs
+
+_POLL = 0.5  # seconds between two checks while a model loads
+
+
+class _State(NamedTuple):
+    text: str  # the progress, or why loading failed; empty once the model is loaded
+    loaded: str = ""  # the model's name once it is loaded
+    backend: str = ""
+    waiting: bool = False
+
+
+@dataclass(frozen=True)
+class ModelPicker:
+    """The components."""
+
+    menu: gr.Dropdown
+    status: gr.Markdown
+    backend: gr.Markdown
+    loaded: gr.State  # the name of the loaded model; empty while there is none
+
+    def connect(
+        self,
+        page: gr.Blocks,
+        labs: Labs,
+        buttons: Sequence[gr.Button],
+        busy: Callable[[gr.Request], bool],
+    ) -> None:
+        """Poll until the chosen model is loaded. ``buttons`` need it, and can be pressed unless
+        the visitor is ``busy``."""
+
+        def poll(name: str, loaded: str, request: gr.Request) -> tuple[Any, ...]:
+            state = _state(name, labs)
+            # Until the cards of a newly chosen model are rendered, the buttons would start runs
+            # on the model before it. They are enabled when the cards are there.
+            ready = bool(state.loaded) and state.loaded == loaded and not busy(request)
+            return (
+                state.text,
+                state.backend,
+                state.loaded or loaded,
+                gr.Timer(active=state.waiting),
+                *(gr.Button(interactive=ready) for _ in buttons),
+            )
+
+        timer = gr.Timer(_POLL)  # also repeats a request whose answer was lost
+        outputs = [self.status, self.backend, self.loaded, timer, *buttons]
+        gr.on(
+            [page.load, timer.tick, self.menu.change],
+            poll,
+            [self.menu, self.loaded],
+            outputs,
+            **QUICK,
+        )
+
+
+def model_picker(labs: Labs) -> ModelPicker:
+    """The menu, for the models that ``labs`` offers."""
+    with gr.Column(elem_id="model-place", min_width=220):
+        menu = gr.Dropdown(
+            list(labs.names),
+            value=labs.default,
+            label="Model",
+            info="Or enter a Hub id or a folder." if labs.allow_any else None,
+            allow_custom_value=labs.allow_any,
+            filterable=labs.allow_any,
+            interactive=True,
+            elem_id="model",
+        )
+        status = gr.Markdown(f"Loading {labs.default} …", elem_id="loading")
+        backend = gr.Markdown(elem_id="backend", elem_classes="summary")
+    return ModelPicker(menu, status, backend, gr.State(""))
+
+
+def _state(name: str, labs: Labs) -> _State:
+    try:
+        loader = labs.loader(name)
+        if not loader.done:
+            return _State(f"Loading {name} … {loader.seconds:.0f} s", waiting=True)
+        return _State("", loaded=name, backend=_backend(loader.lab().backend_status))
+    except Exception as error:
+        reason = error if isinstance(error, PlaygroundError) else "see the server log"
+        return _State(f"{name} could not be loaded: {reason}")
+
+
+def _backend(status: BackendStatus) -> str:
+    """Which backend and accelerations run a model, and why others do not."""
+    used = f" with {', '.join(status.accelerations)}" if status.accelerations else ""
+    missing = [*([status.reason] if status.reason else []), *status.fallbacks]
+    return f"Runs on the {status.backend} backend{used}." + "".join(
+        f"\n\nNot used: {html.escape(reason)}." for reason in missing
+    )

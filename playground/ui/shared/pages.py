@@ -1,0 +1,78 @@
+"""What a page of the app is, what it is given, and what the compare page shares with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import gradio as gr
+from gradio.blocks import Block
+
+from engine.settings import Limits
+from playground import Playground
+from playground.ui.shared.comparison import Comparison
+from playground.ui.shared.events import Event, Updates, Values
+from playground.ui.shared.model_loading import Labs
+from playground.ui.shared.model_picker import ModelPicker
+
+
+@dataclass(frozen=True)
+class App:
+    """What every page is built with."""
+
+    blocks: gr.Blocks
+    labs: Labs
+    limits: Limits
+    model: ModelPicker
+    browser: gr.HTML  # the hidden component of `shared.browser`
+
+
+@dataclass(frozen=True)
+class ComparisonEvents:
+    """What other pages may use of the compare page."""
+
+    prompt: gr.Textbox
+    prompt_kind: gr.Radio
+    current: Callable[[gr.Request], Comparison | None]  # the visitor's comparison
+    finished: Event  # all runs have ended
+    pinned: Event  # another position in the texts was pinned
+    open_tab: gr.State  # the id of the open tab
+
+
+class LinkedForm(Protocol):
+    """A form whose values become part of a link."""
+
+    @property
+    def inputs(self) -> set[Block]:
+        """The fields."""
+
+    def changes(self, lab: Playground, values: Values) -> dict[str, Any]:
+        """The values that differ from the initial ones, by field name."""
+
+    @property
+    def restorable(self) -> list[Block]:
+        """The components that `restore` updates."""
+
+    def restore(self, changes: Mapping[str, Any]) -> Updates:
+        """Show the values of a link; those that do not fit get their initial value."""
+
+
+class Page(Protocol):
+    """A page that was built, in a tab of its own."""
+
+    def connect(self, tab: gr.Tab, comparison: ComparisonEvents) -> None:
+        """Connect the page's events."""
+
+    @property
+    def linked_form(self) -> LinkedForm | None:
+        """The form that a link restores, if the page has one."""
+
+
+class PageSpec(NamedTuple):
+    """How a page is listed. ``id`` is also the name of its values in a link."""
+
+    id: str
+    title: str
+    build: Callable[[App], Page]
+    style: str  # its stylesheet, below ``playground/ui``

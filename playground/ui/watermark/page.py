@@ -1,0 +1,57 @@
+"""Builds the Watermark page and connects its events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import gradio as gr
+
+from playground.ui.shared.events import QUICK, always
+from playground.ui.shared.pages import App, ComparisonEvents
+from playground.ui.watermark.attack import AttackSection, build_attack
+from playground.ui.watermark.calibrate import CalibrateSection, build_calibrate
+from playground.ui.watermark.detect import DetectSection, build_detect
+from playground.ui.watermark.explain import ExplainSection, build_explain
+from playground.ui.watermark.guess import GuessSection, build_guess
+
+
+@dataclass(frozen=True)
+class WatermarkPage:
+    """The sections of the page, each in a tab."""
+
+    detect: DetectSection
+    attack: AttackSection
+    calibrate: CalibrateSection
+    explain: ExplainSection
+    guess: GuessSection
+    tabs: Mapping[str, gr.Tab]
+    open_section: gr.State  # the id of its tab
+    linked_form: None = None
+
+    def connect(self, tab: gr.Tab, comparison: ComparisonEvents) -> None:
+        """Connect all sections."""
+        for name, section in self.tabs.items():
+            section.select(always(name), None, self.open_section, **QUICK)
+        self.detect.connect(tab, comparison)
+        self.attack.connect(tab, comparison)
+        self.calibrate.connect()
+        self.explain.connect(tab, self.tabs["explain"], self.open_section, comparison)
+        self.guess.connect()
+
+
+def build(app: App) -> WatermarkPage:
+    """Build the page."""
+    tabs: dict[str, gr.Tab] = {}
+    with gr.Tabs(elem_id="watermark-tabs", overflow_behavior="wrap"):
+        with gr.Tab("Detect", id="detect") as tabs["detect"]:
+            detect = build_detect(app)
+        with gr.Tab("Attack", id="attack") as tabs["attack"]:
+            attack = build_attack(app)
+        with gr.Tab("Calibrate", id="calibrate") as tabs["calibrate"]:
+            calibrate = build_calibrate(app)
+        with gr.Tab("Explain", id="explain") as tabs["explain"]:
+            explain = build_explain(app)
+        with gr.Tab("Guess", id="guess") as tabs["guess"]:
+            guess = build_guess(app)
+    return WatermarkPage(detect, attack, calibrate, explain, guess, tabs, gr.State("detect"))

@@ -1,0 +1,270 @@
+"""The live view on scripted runs: hostile text, revisions, failures, visitors who leave."""
+
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from playground.ui.compare.links import State, encode
+from tests.playground.ui.browsing import (
+    column,
+    opened,
+    over,
+    running,
+    served,
+    states,
+    text_of,
+    visiting,
+    wait,
+)
+from tests.playground.ui.scripted_page import EVIL
+
+TOY = Path(__file__).parents[1] / "scripted_page.py"
+WRITTEN = "#live .column[data-state=writing] .token"  # those of a run before are not
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """The address, the gate that lets the model load, and the log."""
+    folder = tmp_path_factory.mktemp("toy")
+    gate, log = folder / "gate", folder / "log"
+    with served([TOY, "{port}", gate, folder / "turns"], log) as address:
+        yield address, gate, log
+
+
+@pytest.fixture
+def turns(server):
+    """The turns a script may take, a character each: without it none waits for another."""
+    turns = server[1].with_name("turns")
+    turns.touch()
+    yield turns
+    turns.unlink()
+
+
+@pytest.fixture(scope="module")
+def page(server, browser):
+    """A page that follows one script after the other, each as if it were the first."""
+    address, gate, _ = server
+    gate.touch()
+    with opened(browser, address, lasting=True) as page:
+        page.wait_for_selector(".card")
+        yield page
+
+
+@contextmanager
+def following(page, script):
+    page.fill("#prompt textarea", script)
+    with running(page):
+        yield
+
+
+def test_the_page_is_there_before_the_model_and_says_what_it_waits_for(server, browser):
+    address, gate, _ = server
+    with opened(browser, address) as page:
+        page.wait_for_function("document.querySelector('#loading')?.innerText.endsWith(' s')")
+        assert page.inner_text("#loading").startswith("Loading toy")
+        page.wait_for_selector("#run[disabled]")
+        assert page.locator(".card").count() == 0
+        gate.touch()
+        page.wait_for_selector(".card")
+        page.wait_for_selector("#run:not([disabled])")
+        assert page.input_value("#model input") == "toy"
+        assert not page.locator("#loading").is_visible()
+
+
+def test_what_the_benchmark_serves_is_the_page_too(browser, tmp_path):
+    with (
+        served(["benchmarks/scripted.py", "{port}"], tmp_path / "log") as address,
+        opened(browser, address) as page,
+    ):
+        page.wait_for_selector("#run:not([disabled])")
+
+
+def test_run_runs_as_soon_as_it_can_be_pressed_however_long_the_cards_take(server, browser):
+    address, gate, _ = server
+    gate.write_text("0.3")
+    try:
+        for _ in range(2):
+            with opened(browser, address) as page, following(page, "drafts"):
+                pass
+    finally:
+        gate.write_text("")
+
+
+@pytest.mark.parametrize("seconds", ["0", "0.1", "0.4"])
+def test_a_press_before_the_cards_of_a_link_are_drawn_is_kept_until_they_are(
+    server, browser, seconds
+):
+    address, gate, _ = server
+    link = "#s=" + encode(State("toy", "drafts", cards=(("greedy", {}),) * 2))
+    gate.write_text(seconds)
+    try:
+        for _ in range(2):
+            with opened(browser, address, link) as page:
+                wait(lambda: page.input_value("#prompt textarea") == "drafts")
+                with over(page):
+                    page.evaluate(
+                        "() => { const run = document.querySelector('#run button, button#run');"
+                        " run.disabled = false; run.click(); }"
+                    )
+    finally:
+        gate.write_text("")
+
+
+# Has a page hear all that the server tells it a tenth of a second late, and nothing else.
+LATE = """document.addEventListener('readystatechange', () => {
+    if (document.readyState !== 'interactive') return; // the head's scripts have run, no other has
+    const before = globalThis.fetch;
+    globalThis.fetch = async (what, how) => {
+        const answer = await before(what, how);
+        if (!String(what.url ?? what).includes('queue/data')) return answer;
+        const late = new TransformStream({
+            async transform(piece, next) {
+                await new Promise((go) => setTimeout(go, 100));
+                next.enqueue(piece);
+            },
+        });
+        return new Response(answer.body.pipeThrough(late), answer);
+    };
+});"""
+
+
+def test_every_answer_is_heard_however_late_they_come(server, browser):
+    address, gate, _ = server
+    gate.touch()
+    link = "#s=" + encode(State("toy", "drafts", cards=(("greedy", {}),) * 2))
+    for _ in range(2):
+        with visiting(browser) as page:
+            page.add_init_script(LATE)
+            page.goto(address + link)
+            wait(lambda: page.input_value("#prompt textarea") == "drafts")
+            with running(page):
+                pass
+
+
+def test_text_of_the_model_is_never_markup(page):
+    with following(page, "toys"):
+        pass
+    assert text_of(page, 0) == f" a\n{EVIL}"
+    assert EVIL in column(page, 0).locator(".figures").inner_text()
+    column(page, 0).locator(".token").nth(2).hover()
+    rows = page.locator("#live .candidates tr")
+    wait(lambda: any(row.startswith("<img␣src=x") for row in rows.all_inner_texts()))
+    assert page.evaluate("window.evil") is None
+    assert page.locator("#live img, #live script").count() == 0
+
+
+def test_an_error_in_one_run_shows_in_its_column_while_the_others_go_on(page, turns):
+    turns.write_text("..")
+    with following(page, "toys"):
+        page.wait_for_selector("#live:has([data-state=failed]):has([data-state=writing])")
+        turns.write_text("...")
+    assert states(page) == ["done", "done", "failed"]
+    assert page.inner_text("#live .failure") == f"no more memory {EVIL}"
+    assert text_of(page, 2) == " half"
+    assert page.inner_text("#live .status") == "Done in 0.4 s; 1 of 3 failed."
+
+
+def test_beams_revise_their_text_and_every_returned_one_can_be_read(page, turns):
+    with following(page, "toys"):
+        for text, granted in ((" one", "."), (" one more", ".."), (" two end", "...")):
+            wait(lambda text=text: text_of(page, 1) == text)
+            turns.write_text(granted)
+    choices = column(page, 1).locator(".sequences button")
+    assert choices.all_inner_texts() == ["1. -0.1000", "2. -0.2500"]
+    choices.nth(1).click()
+    wait(lambda: text_of(page, 1) == " one more")
+    assert column(page, 1).locator('[aria-pressed="true"]').inner_text() == "2. -0.2500"
+
+
+def figures(page, index):
+    """What a column says below its text."""
+    words = column(page, index).locator(".figures")
+    names, values = (words.locator(part).all_inner_texts() for part in ("dt", "dd"))
+    return dict(zip(names, values, strict=True))
+
+
+def test_a_token_nobody_saw_being_chosen_is_told_apart_by_its_shape(page):
+    assert not page.locator("#live .missed").is_visible()
+    with following(page, "drafts"):
+        pass
+    [missed] = column(page, 0).locator(".unseen").all()
+    assert missed.inner_text() == " taken"
+    assert missed.get_attribute("aria-label") == "taken, not captured"
+    style = missed.evaluate("t => [getComputedStyle(t).outlineStyle, t.style.background]")
+    assert style == ["dotted", ""]
+    assert page.locator("#live .missed").is_visible()  # the legend
+    missed.hover()
+    page.wait_for_selector("#live .candidates >> text=Not captured")
+
+
+def test_a_run_that_writes_ahead_says_what_became_of_its_drafts(page):
+    with following(page, "drafts"):
+        pass
+    told = figures(page, 1)
+    assert (told["forward passes"], told["draft passes"]) == ("1", "3")
+    assert told["accepted"] == "1 of 3 drafted"
+    for column_without in (0, 2):
+        assert not {"draft passes", "accepted"} & figures(page, column_without).keys()
+
+
+def test_nothing_is_lost_when_news_comes_faster_than_frames(page):
+    with following(page, "many"):
+        page.wait_for_selector(WRITTEN)
+        # A browser that is busy for a while misses screens.
+        page.evaluate("() => { const end = Date.now() + 1500; while (Date.now() < end); }")
+    assert text_of(page, 0) == "".join(f"{id} " for id in range(300))
+
+
+def test_the_page_can_be_used_again_after_the_program_failed(page):
+    with following(page, "broken"):
+        pass
+    assert page.inner_text("#live .status") == "Internal error. The server log has the details."
+    with following(page, "toys"):
+        pass
+    assert states(page) == ["done", "done", "failed"]
+
+
+@pytest.mark.parametrize("leaving", ["close", "reload"])
+def test_a_visitor_who_leaves_stops_the_run(server, browser, leaving):
+    address, gate, log = server
+    gate.touch()
+    before = log.read_text().count("stopped")
+    with visiting(browser) as page:
+        page.goto(address)
+        page.wait_for_selector(".card")
+        page.fill("#prompt textarea", "forever")
+        page.click("#run")
+        page.wait_for_selector("#live .token")
+        getattr(page, leaving)()
+        wait(lambda: log.read_text().count("stopped") == before + 1)
+
+
+def test_visitors_stop_their_own_runs_only(server, browser):
+    address, gate, _ = server
+    gate.touch()
+    with opened(browser, address) as one, opened(browser, address) as two:
+        for page in (one, two):
+            page.wait_for_selector(".card")
+        with following(two, "forever"):
+            with following(one, "forever"):
+                one.wait_for_selector("#live .token")
+                two.wait_for_selector("#live .token")
+                one.click("#stop")
+            before = two.locator("#live .token").count()
+            two.wait_for_function(f"document.querySelectorAll('#live .token').length > {before}")
+            two.click("#stop")
+        assert states(one) == states(two) == ["stopped"] * 3
+
+
+def test_cards_may_come_and_go_while_a_run_goes_on(page):
+    with following(page, "forever"):
+        page.wait_for_selector(WRITTEN)
+        page.click("#add")
+        page.wait_for_selector(".card >> nth=3")
+        before = page.locator("#live .token").count()
+        page.wait_for_function(f"document.querySelectorAll('#live .token').length > {before}")
+        page.click("#stop")
+    page.wait_for_selector("#stop[disabled]")
+    page.locator(".card .remove").last.click()
+    page.wait_for_selector(".card >> nth=3", state="detached")
