@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _SUBMIT = "/gradio_api/queue/join"
 _RESULTS = "/gradio_api/queue/data"
 _CLOSING = b'data: {"msg":"close_stream"'
-_LONGEST_WAIT = 1.0  # seconds; a proxy may not say that a page has dropped its stream
+_LONGEST_WAIT = 10.0  # seconds; some proxies do not report that a page has dropped its stream
 
 
 class EventStreams:
