@@ -42,29 +42,27 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) (\w+))
 
 
 class BeamTrees(NamedTuple):
-    """What a report needs to show trees: markup and data for its body, its style and its script."""
+    """The parts of a report that show trees: data, an empty panel, its style, and the script that
+    draws the trees into the panel."""
 
-    markup: str
-    data: list[dict[str, Any]]
+    runs: list[dict[str, Any]]
+    panel: str
     style: str
     script: str
 
 
 def beam_trees(traces: Sequence[Trace], titles: Sequence[str]) -> BeamTrees | None:
     """The trees of the traces that branched; None if no trace did."""
-    runs = [
-        _run(trace, title) for trace, title in zip(traces, titles, strict=True) if _branched(trace)
-    ]
+    named = zip(traces, titles, strict=True)
+    runs = [_run(trace, title) for trace, title in named if _branched(trace)]
     if not runs:
         return None
-    style = "\n".join(_read(name) for name in ("toolbar.css", "tree_panel.css"))
-    return BeamTrees(
-        markup=f'<div id="beam-trees">{_read("tree_panel.html")}</div>',
-        data=runs,
-        style=f"#beam-trees {{ {_THEME} {style} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ #beam-trees {{ {_DARK} }} }}",
-        script=bundle(_SCRIPT),
+    styles = "\n".join(_read(name) for name in ("toolbar.css", "tree_panel.css"))
+    style = (
+        f"#beam-trees {{ {_THEME} {styles} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ #beam-trees {{ {_DARK} }} }}"
     )
+    return BeamTrees(runs, _read("tree_panel.html"), style, bundle(_SCRIPT))
 
 
 def bundle(entry: Path) -> str:
@@ -76,10 +74,14 @@ def bundle(entry: Path) -> str:
     parts: list[str] = []
 
     def add(path: Path) -> str:
+        def imported(match: re.Match[str]) -> str:
+            members = match[1].replace(" as ", ": ")
+            return f"const {{{members}}} = {add((path.parent / match[2]).resolve())};\n"
+
         if path not in names:
             names[path] = ""  # a circular import would find no name
             source = path.read_text(encoding="utf-8")
-            inside = _EXPORT.sub("", _IMPORT.sub(partial_import(path), source))
+            inside = _EXPORT.sub("", _IMPORT.sub(imported, source))
             if re.search(r"^(import|export) ", inside, re.M):
                 raise ValueError(f"{path.name} uses an import or export that cannot be bundled")
             names[path] = f"module{len(parts)}"
@@ -90,13 +92,6 @@ def bundle(entry: Path) -> str:
         if not names[path]:
             raise ValueError(f"{path.name} is part of a circular import")
         return names[path]
-
-    def partial_import(path: Path) -> Any:
-        def imported(match: re.Match[str]) -> str:
-            members = match[1].replace(" as ", ": ")
-            return f"const {{{members}}} = {add((path.parent / match[2]).resolve())};\n"
-
-        return imported
 
     add(entry.resolve())
     body = "\n".join(parts)

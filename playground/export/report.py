@@ -18,6 +18,7 @@ from engine.errors import PlaygroundError
 from engine.trace import Sequence as Returned
 from engine.trace import Step, Stop, Trace
 from playground import metrics
+from playground.export.beam_trees import beam_trees
 
 _BOUNDS = (0.01, 0.1, 0.5, 0.9)  # between the tints p0 to p4, by the model's probability
 _TINTS = ("below 1%", "1 to 10%", "10 to 50%", "50 to 90%", "above 90%")
@@ -44,7 +45,10 @@ def report(traces: Sequence[Trace], title: str = "Decoding Playground") -> str:
     names = visualizers.labels(traces)
     cards = [[_card(step, visualizers.visible) for step in path] for path in paths]
     figures = {view.id: _figure(view.draw(traces)) for view in views}
+    trees = beam_trees(traces, names)
     scripts = [*([get_plotlyjs()] if views else []), _file("report.js")]
+    if trees:
+        scripts.append(trees.script)
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     same_prompt = len({trace.prompt for trace in traces}) == 1
     page = jinja2.Environment(autoescape=True).from_string(_file("report.html"))
@@ -66,8 +70,13 @@ def report(traces: Sequence[Trace], title: str = "Decoding Playground") -> str:
             }
             for trace, name, path in zip(traces, names, paths, strict=True)
         ],
+        trees=trees and {"panel": Markup(trees.panel), "style": Markup(trees.style)},
         views=views,
-        data={"runs": Markup(_json(cards)), "figures": Markup(_json(figures))},
+        data={
+            "runs": Markup(_json(cards)),
+            "figures": Markup(_json(figures)),
+            **({"trees": Markup(_json(trees.runs))} if trees else {}),
+        },
         scripts=[Markup(script) for script in scripts],
     )
 

@@ -43,7 +43,7 @@ def shown(page):
 
 def test_report_sends_no_requests_and_logs_nothing(opened, toy_traces):
     page = opened(toy_traces)
-    page.wait_for_selector("#beam_tree .main-svg")
+    page.wait_for_selector("#beam-trees [role=treeitem]")
     page.wait_for_selector("#probability .main-svg")
     assert [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))] == []
     assert page.messages == []
@@ -150,7 +150,7 @@ def test_view_that_returns_a_plain_figure_is_drawn(opened, greedy_trace, monkeyp
 def test_report_fits_a_phone_and_follows_the_theme(opened, toy_traces, scheme):
     phone = {"viewport": {"width": 390, "height": 800}, "color_scheme": scheme}
     page = opened(toy_traces, **phone)
-    page.wait_for_selector("#beam_tree .main-svg")
+    page.wait_for_selector("#beam-trees [role=treeitem]")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     ink = page.evaluate("getComputedStyle(document.body).color")
     tick = page.evaluate("getComputedStyle(document.querySelector('.xtick text')).fill")
