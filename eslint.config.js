@@ -32,6 +32,5 @@ export default [
       ],
     },
   },
-  { files: ["playground/export/report.js"], languageOptions: { globals: { Plotly: "readonly" } } },
   { files: ["tests/js/**/*.js", "*.config.js"], languageOptions: { globals: globals.node } },
 ];

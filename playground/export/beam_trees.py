@@ -1,17 +1,16 @@
 """The beam trees of an HTML report: the page's own tree scripts and styles on the runs' steps.
 
-The page and the report share one implementation of the tree. A report is a single file, so the ES
-modules of the tree are bundled into one script.
+The page and the report share one implementation of the tree.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.trace import Step, Trace
+from playground.export.bundle import bundle
 
 _SCRIPT = Path(__file__).with_name("report_trees.js")
 _WEB = Path(__file__).parents[1] / "ui" / "shared" / "web"
@@ -37,9 +36,6 @@ _DARK = """
   .trees { --kept: #56b4e9; --finished: #e69f00; --returned: #009e73; }
 """
 
-_IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
-_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) (\w+))", re.M)
-
 
 class BeamTrees(NamedTuple):
     """The parts of a report that show trees: data, an empty panel, its style, and the script that
@@ -63,39 +59,6 @@ def beam_trees(traces: Sequence[Trace], titles: Sequence[str]) -> BeamTrees | No
         f"@media (prefers-color-scheme: dark) {{ #beam-trees {{ {_DARK} }} }}"
     )
     return BeamTrees(runs, _read("tree_panel.html"), style, bundle(_SCRIPT))
-
-
-def bundle(entry: Path) -> str:
-    """An ES module and the modules it imports as one script, each in a function of its own.
-
-    Understands named imports and exports of declarations, which is what the page's scripts use.
-    """
-    names: dict[Path, str] = {}
-    parts: list[str] = []
-
-    def add(path: Path) -> str:
-        def imported(match: re.Match[str]) -> str:
-            members = match[1].replace(" as ", ": ")
-            return f"const {{{members}}} = {add((path.parent / match[2]).resolve())};\n"
-
-        if path not in names:
-            names[path] = ""  # a circular import would find no name
-            source = path.read_text(encoding="utf-8")
-            inside = _EXPORT.sub("", _IMPORT.sub(imported, source))
-            if re.search(r"^(import|export) ", inside, re.M):
-                raise ValueError(f"{path.name} uses an import or export that cannot be bundled")
-            names[path] = f"module{len(parts)}"
-            exports = ", ".join(_EXPORT.findall(source))
-            parts.append(
-                f"const {names[path]} = (() => {{\n{inside}\nreturn {{ {exports} }};\n}})();"
-            )
-        if not names[path]:
-            raise ValueError(f"{path.name} is part of a circular import")
-        return names[path]
-
-    add(entry.resolve())
-    body = "\n".join(parts)
-    return f'(() => {{\n"use strict";\n{body}\n}})();\n'
 
 
 def _branched(trace: Trace) -> bool:

@@ -12,6 +12,7 @@ import json
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from engine.errors import PlaygroundError
@@ -19,10 +20,12 @@ from engine.trace import Sequence as Returned
 from engine.trace import Step, Stop, Trace
 from playground import metrics
 from playground.export.beam_trees import beam_trees
+from playground.export.bundle import bundle
 
 _BOUNDS = (0.01, 0.1, 0.5, 0.9)  # between the tints p0 to p4, by the model's probability
 _TINTS = ("below 1%", "1 to 10%", "10 to 50%", "50 to 90%", "above 90%")
 _CANDIDATES = 8  # on a token's card
+_SCRIPT = Path(__file__).with_name("report.js")
 _TOP = 50  # margin above a figure, whose title is a heading of the page
 
 
@@ -46,7 +49,7 @@ def report(traces: Sequence[Trace], title: str = "Decoding Playground") -> str:
     cards = [[_card(step, visualizers.visible) for step in path] for path in paths]
     figures = {view.id: _figure(view.draw(traces)) for view in views}
     trees = beam_trees(traces, names)
-    scripts = [*([get_plotlyjs()] if views else []), _file("report.js")]
+    scripts = [*([get_plotlyjs()] if views else []), bundle(_SCRIPT)]
     if trees:
         scripts.append(trees.script)
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
