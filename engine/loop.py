@@ -21,7 +21,7 @@ from engine.errors import PlaygroundError
 from engine.run import Run
 from engine.strategy import Decoding
 from engine.trace import Stop, Update
-from engine.trace.deferred_writer import ask_for_all
+from engine.trace.deferred_writer import request_statistics
 from engine.trie.backend import Place
 from engine.trie.cell import Cell
 from engine.trie.evaluator import Evaluator
@@ -62,8 +62,8 @@ def stream(
         while True:
             # Where a GPU computes by itself, it goes on with the next tick while this one is told.
             ahead, ready = None, None
-            if any(run.writer.waits for run, _ in runs):
-                if any(run.writer.asks for run, _ in runs):
+            if any(run.writer.deferred for run, _ in runs):
+                if any(run.writer.needs_statistics for run, _ in runs):
                     ready = runs[0][0].writer.ready()
                 ahead = _evaluated(lives)
             _ask(lives, ready)
@@ -173,14 +173,14 @@ def _go_on(live: _Live, answer: Any) -> None:
 def _ask(lives: Sequence[_Live], ready: Any) -> None:
     """Ask the device for all that waits to be told."""
     with suppress(Exception):  # who it fails for is found when each tells alone
-        ask_for_all([live.run.writer for live in lives], ready)
+        request_statistics([live.run.writer for live in lives], ready)
 
 
 def _tell(lives: Sequence[_Live], ready: Any) -> None:
     """Have everyone tell what waits to be told."""
     for live in lives:
         with _alone(live):
-            live.run.writer.tell(ready)
+            live.run.writer.flush(ready)
 
 
 @contextmanager
@@ -199,7 +199,7 @@ def _alone(live: _Live) -> Iterator[None]:
 def _break_off(live: _Live, stop: Stop, error: str | None = None) -> None:
     if live.run.recorder.trace is None:
         with suppress(Exception):  # what cannot be told is left out: the run ends as it is
-            live.run.writer.tell()
+            live.run.writer.flush()
         live.run.recorder.break_off(stop, error)
     live.asks = []
     live.decoding.close()

@@ -1,7 +1,4 @@
-"""Prompts: raw text or a chat, in tokens, with where decoding starts from them.
-
-Knows tokenizers, chat templates and encoders. Refuses to know runs.
-"""
+"""Prompts: text or a chat, as tokens, with the tokens that decoding starts from."""
 
 from __future__ import annotations
 
@@ -23,37 +20,37 @@ Chat = Sequence[Mapping[str, str]]
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """What an encoder made of a prompt."""
+    """The encoder's output for a prompt."""
 
     state: Tensor  # (1, length, width)
     mask: Tensor  # (1, length)
 
     def outputs(self, rows: int = 1) -> BaseModelOutput:
-        """The state for several rows, in a container of their own: `generate` writes into it."""
+        """The output for several rows, in a new container, because `generate` writes into it."""
         state: Any = self.state.expand(rows, -1, -1)
         return BaseModelOutput(last_hidden_state=state)
 
 
 @dataclass(eq=False)
 class Prompt:
-    """A prompt the model has read, or is about to."""
+    """A prompt, and its root in the trie once it is evaluated."""
 
     text: str
     ids: list[int]  # the prompt's tokens
-    start: list[int]  # what decoding goes on from: the prompt or a decoder's start, and the prefix
+    start: list[int]  # what decoding continues: prompt or decoder start token, and the prefix
     context: Encoded | None = None
-    padding: Sequence[int] = ()  # before the start, for those who count tokens; no model reads it
-    prefix: Sequence[int] = ()  # what already stands after the prompt
-    root: tuple[Cell, Place] | None = None  # where it ends in the trie, once evaluated
+    padding: Sequence[int] = ()  # before the start; counts in lengths, is not evaluated
+    prefix: Sequence[int] = ()  # given text after the prompt
+    root: tuple[Cell, Place] | None = None  # its last token in the trie, once evaluated
 
 
 def tokens_of(model: Model, prompt: str | Chat) -> tuple[str, list[int]]:
-    """A prompt's text as the model sees it, and its tokens."""
+    """A prompt's text as the model sees it, a chat with its template applied, and its tokens."""
     tokenizer = model.tokenizer
     if isinstance(prompt, str):
         if not prompt.strip():
             raise PlaygroundError(
-                "the prompt is empty; write a few words for the model to go on from"
+                "the prompt is empty; write a few words for the model to continue"
             )
         return prompt, list(tokenizer(prompt).input_ids)
     text = _chat_text(model, prompt)
@@ -61,7 +58,7 @@ def tokens_of(model: Model, prompt: str | Chat) -> tuple[str, list[int]]:
 
 
 def read(model: Model, text: str, ids: list[int], prefix: Sequence[int] = ()) -> Prompt:
-    """The prompt, and what stands after it, ready to decode from; an encoder reads it now."""
+    """A prompt with its prefix, ready to decode from; an encoder evaluates it now."""
     if not model.is_encoder_decoder:
         return Prompt(text, ids, [*ids, *prefix], prefix=prefix)
     inputs = torch.tensor([ids], device=model.device)
@@ -74,6 +71,8 @@ def read(model: Model, text: str, ids: list[int], prefix: Sequence[int] = ()) ->
         attention_mask=mask,
         encoder_outputs=encoded.outputs(),
         max_new_tokens=1,
+        max_length=None,
+        min_length=0,
         num_beams=1,
         custom_generate=_first_ids,
     )
@@ -81,18 +80,20 @@ def read(model: Model, text: str, ids: list[int], prefix: Sequence[int] = ()) ->
 
 
 def _first_ids(model: Any, input_ids: Tensor, **kwargs: Any) -> list[int]:
-    """What `generate` lets a decoder begin with."""
+    """The tokens with which `generate` starts a decoder."""
     return [int(id) for id in input_ids[0]]
 
 
 def _chat_text(model: Model, messages: Chat) -> str:
     for message in messages:
         if not isinstance(message, Mapping) or not {"role", "content"} <= message.keys():
-            raise PlaygroundError(f"a chat is a list of {{'role', 'content'}}, not {message!r}")
+            raise PlaygroundError(
+                f"a chat message is {message!r}; it must be a mapping with 'role' and 'content'"
+            )
     if not any(message["content"].strip() for message in messages):
-        raise PlaygroundError("the chat is empty; write a message for the model to answer")
+        raise PlaygroundError("the chat is empty; write at least one message")
     if not model.tokenizer.chat_template:
-        raise PlaygroundError(f"{model.name} has no chat template; give the prompt as plain text")
+        raise PlaygroundError(f"{model.name} has no chat template; give the prompt as text")
     text = model.tokenizer.apply_chat_template(
         [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
     )

@@ -6,33 +6,40 @@ figures and pages. A strategy that holds a node keeps its branch of the trie ali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import WatermarkLogitsProcessor
 
 from engine.accel.host_future import HostFuture, fetch
 from engine.drafting.draft_model import Draft
 from engine.drafting.draft_tree import TreeDrafter
 from engine.errors import PlaygroundError
-from engine.interop.captured_run import Foreign
+from engine.interop.capture import CodeCapture
 from engine.prepare import Prepared
 from engine.processors import process, sample
 from engine.sampling import multinomial
 from engine.stopping import StopRules
 from engine.trace import Stop
-from engine.trace.deferred_writer import DeferredWriter, Scores
+from engine.trace.deferred_writer import DeferredWriter, Notes, Scores
 from engine.trace.distributions import Stage
 from engine.trace.recorder import Recorder
-from engine.trace.statistics import Known
-from engine.trace.token_text import Speller
+from engine.trace.statistics import KnownStatistics, Picks
+from engine.trace.token_text import TokenDecoder
 from engine.trie.backend import TOP, Best, after_layers, parts
 from engine.trie.evaluator import Evaluator
 from engine.trie.node import Node, Pick, Source
+from engine.watermark.green_list import green_notes
 
 __all__ = ["Node", "Pick", "Run"]
+
+
+def _of_row(row: int, notes: Notes, picks: Picks) -> Sequence[Mapping[str, Any]]:
+    """The notes on picks from a row that stands alone now."""
+    return notes([(row, token) for _, token in picks])
 
 
 class _Seen(NamedTuple):
@@ -54,7 +61,7 @@ class Run:
         source: Source,
         prepared: Prepared,
         recorder: Recorder,
-        speller: Speller,
+        token_decoder: TokenDecoder,
         seed: int | torch.Generator,
         model_calls: Callable[[], int],
         drafts: Source | None = None,
@@ -65,10 +72,12 @@ class Run:
         self._drafts = drafts
         self._again = prepared.again
         self._processors = prepared.processors
+        marks = (one for one in prepared.processors if isinstance(one, WatermarkLogitsProcessor))
+        self._watermark = next(marks, None)
         device = source.model.device
-        self._rules = StopRules(prepared.criteria, len(source.prompt.start), speller, device)
-        self.writer = DeferredWriter(recorder, speller, source.evaluator.measuring, device)
-        self._speller = speller
+        self._rules = StopRules(prepared.criteria, len(source.prompt.start), token_decoder, device)
+        self.writer = DeferredWriter(recorder, token_decoder, source.evaluator.statistics, device)
+        self._token_decoder = token_decoder
         self._seed = seed
         self._model_calls = model_calls
         self._seen: _Seen | None = None
@@ -136,7 +145,8 @@ class Run:
         beams, graph_calls = self.config.num_beams, self._source.evaluator.graph_calls
         stages += process(self._processors, texts, given, beams, graph_calls)
         self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
-        self._seen = _Seen(nodes, Scores(places, scores, stages))
+        notes = self._green_notes(texts, given, stages[len(stages) - len(self._processors) :])
+        self._seen = _Seen(nodes, Scores(places, scores, stages, notes=notes))
         return stages[-1].scores if stages else scores
 
     @property
@@ -155,17 +165,28 @@ class Run:
         tells them to all runs: no processor changes them, and all nodes were evaluated together.
         Else None, and one looks at the scores."""
         readings = {node.place.reading for node in nodes}
-        if not self.writer.waits or self._processors or count > TOP or len(readings) > 1:
+        if not self.writer.deferred or self._processors or count > TOP or len(readings) > 1:
             return None
         reading = readings.pop()
         yield from fetch(reading.asked)
         best = reading.best.rows([node.place.row for node in nodes])
-        self.know(nodes, Known(best))
+        self.know(nodes, KnownStatistics(best))
         return best
 
-    def know(self, nodes: Sequence[Node], told: Known) -> None:
+    def know(self, nodes: Sequence[Node], told: KnownStatistics) -> None:
         """Say what the host was told of some nodes, where nobody looked at their scores."""
         self._seen = _Seen(nodes, Scores([node.place for node in nodes], None, [], told))
+
+    def _green_notes(
+        self, texts: Sequence[Sequence[int]], given: Tensor, stages: Sequence[Stage]
+    ) -> Notes | None:
+        """Notes which tokens are green, where a green-list watermark is among the processors;
+        ``stages`` are theirs and ``given`` the scores before the first."""
+        if self._watermark is None:
+            return None
+        place = self._processors.index(self._watermark)
+        before = stages[place - 1].scores if place else given
+        return partial(green_notes, self._watermark, texts, before)
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
         """Draw from probabilities made of the last scores, (…, vocab): (…, count) on the host."""
@@ -179,7 +200,8 @@ class Run:
         asked = sample(self._processors, texts, given, beams, self.generator, calls_of)
         self.recorder.charge(self._model_calls() - calls, 0)
         tokens = yield from fetch(asked)
-        self._seen = _Seen(nodes, Scores(places, given, asked.stages))
+        notes = self._green_notes(texts, given, asked.stages)
+        self._seen = _Seen(nodes, Scores(places, given, asked.stages, notes=notes))
         return list(self._possible(tokens).flatten().tolist())
 
     def _possible(self, tokens: Tensor) -> Tensor:
@@ -199,7 +221,8 @@ class Run:
         own = slice(row, row + 1)
         stages = [Stage(stage.name, stage.scores[own]) for stage in before.stages]
         stages.append(Stage(name, scores[None]))
-        self._seen = _Seen([node], Scores([node.place], before.given[own], stages))
+        notes = before.notes and partial(_of_row, row, before.notes)
+        self._seen = _Seen([node], Scores([node.place], before.given[own], stages, notes=notes))
 
     def logits(self, nodes: Sequence[Node]) -> Tensor:
         """What the model said, before any processor: (nodes, vocab)."""
@@ -268,9 +291,10 @@ class Run:
         return self.record([Pick(node, token, event, notes)])[0]
 
     @property
-    def foreign(self) -> Foreign:
-        """The same run as decoding code of somebody else's has it."""
-        return Foreign(self._source.model, self._again, self.recorder, self._speller)
+    def code_capture(self) -> CodeCapture:
+        """Runs custom decoding code in place of a strategy and captures what it does."""
+        model = self._source.model
+        return CodeCapture(model, self._again, self.recorder, self._token_decoder, self._watermark)
 
     def ended(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
         """For each list of new tokens, the rule that ends the text there, if any."""
@@ -283,12 +307,12 @@ class Run:
 
     def finish(self, ends: Iterable[tuple[int, float | None, Stop]], stop: Stop) -> None:
         """Return sequences, best first: last step, score, and the rule that ended each."""
-        self.writer.tell()
+        self.writer.flush()
         self.recorder.finish(ends, stop)
 
     def forget(self) -> None:
         """Let go of everything but the record."""
         self._seen = None
-        self.writer.forget()
+        self.writer.discard()
         for held in ("root", "draft"):
             self.__dict__.pop(held, None)

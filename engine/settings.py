@@ -1,8 +1,7 @@
-"""Settings, declared once: default, range and help together give the control, the check, the error
-and the table row.
+"""Declarations of settings: default, range and help in one place.
 
-Knows the names and limits of settings (`GenerationConfig`'s own wherever it has one). Refuses to
-know what a setting does: transformers' processors and the strategies do that.
+The control on the page, the check, the error message and the row in tables are derived from them.
+Settings have the names of `GenerationConfig` wherever it has one.
 """
 
 from __future__ import annotations
@@ -41,31 +40,31 @@ class Limits:
 
 @dataclass(frozen=True)
 class Setting:
-    """The declaration of one setting. ``default`` None means: as the model's own generation config
-    has it."""
+    """The declaration of one setting. ``default`` None: the value of the model's generation
+    config."""
 
     name: str
-    kind: type  # int, float, bool, str, or object for values with a form of their own
+    kind: type  # int, float, bool, str, or object for structured values
     default: Any
     help: str
     low: float | None = None
     high: float | None = None
-    open_low: bool = False  # the lower bound itself is refused
+    open_low: bool = False  # the lower bound itself is not allowed
     choices: tuple[Any, ...] | None = None
     limit: str | None = None  # the field of `Limits` that also bounds it from above
-    python_only: bool = False  # an object no form or command line can carry
-    only_with: str | None = None  # the setting that must be on for this one to matter
+    python_only: bool = False  # an object that cannot be entered on the page or command line
+    only_with: str | None = None  # the setting that must be on for this one to have an effect
 
     def highest(self, limits: Limits) -> float | None:
-        """The upper bound in force."""
+        """The upper bound under these limits."""
         bounds = [self.high, getattr(limits, self.limit) if self.limit else None]
         return min((bound for bound in bounds if bound is not None), default=None)
 
     def allowed(self, limits: Limits) -> str:
-        """The values that pass, in words."""
+        """The allowed values, in words."""
         if self.choices is not None:
             return "one of " + ", ".join(repr(choice) for choice in self.choices)
-        noun = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        noun = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
         words = noun.get(self.kind, "a value")
         high = self.highest(limits)
         if self.low is not None:
@@ -75,7 +74,7 @@ class Setting:
         return words
 
     def check(self, value: Any, limits: Limits) -> Any:
-        """The value in its own type, or a `PlaygroundError` that says what is allowed."""
+        """The value in the setting's type; raises `PlaygroundError` if it is not allowed."""
         if value is None:
             return None
         if not self._fits(value, limits):
@@ -84,7 +83,7 @@ class Setting:
 
     def _fits(self, value: Any, limits: Limits) -> bool:
         if self.choices is not None:
-            # True and 1 are equal in Python, but not the same choice.
+            # True == 1 in Python, but they are different choices.
             return any(type(value) is type(choice) and value == choice for choice in self.choices)
         if self.kind not in (int, float):
             return isinstance(value, self.kind)
@@ -100,14 +99,14 @@ class Setting:
 
 
 def setting(default: Any, help: str, *, kind: type | None = None, **bounds: Any) -> Any:
-    """Declare a field of a `Params` dataclass; ``kind`` is taken from the default where there is
-    one."""
+    """Declare a field of a `Params` dataclass; ``kind`` is the type of the default, if there is
+    one, else float."""
     declared = kind or (type(default) if default is not None else float)
     return field(default=default, metadata={"help": help, "kind": declared, **bounds})
 
 
 def settings_of(params: type) -> dict[str, Setting]:
-    """The settings a `Params` dataclass declares, by name."""
+    """The settings that a `Params` dataclass declares, by name."""
     return {
         item.name: Setting(name=item.name, default=item.default, **item.metadata)
         for item in dataclasses.fields(params)
@@ -117,8 +116,8 @@ def settings_of(params: type) -> dict[str, Setting]:
 def check(
     given: Mapping[str, Any], known: Mapping[str, Setting], limits: Limits, owner: str
 ) -> dict[str, Any]:
-    """The given settings that are not None, each checked; unknown names are refused with a near
-    one."""
+    """Check settings and drop those that are None; an unknown name raises an error with a
+    suggestion."""
     for name in given:
         if name not in known:
             raise PlaygroundError(
@@ -130,103 +129,108 @@ def check(
 
 @dataclass(frozen=True)
 class Shared:
-    """What every strategy takes. None leaves a setting to the model's own generation config."""
+    """The settings of every strategy. None: the value of the model's generation config."""
 
     max_new_tokens: int = setting(
-        48, "How many tokens to write at most.", low=1, limit="max_new_tokens"
+        48, "Maximum number of new tokens.", low=1, limit="max_new_tokens"
     )
     seed: int = setting(
-        0, "Where the random numbers start: equal seeds give equal draws.", low=0, high=2**63 - 1
+        0, "Seed of the random numbers; equal seeds give equal samples.", low=0, high=2**63 - 1
     )
     repetition_penalty: float | None = setting(
         None,
-        "Above 1 makes tokens that already occurred less likely, below 1 more likely.",
-        low=0.001,  # far below, dividing by it leaves no numbers
+        "Above 1 makes tokens that occurred before less likely, below 1 more likely.",
+        low=0.001,  # dividing by much smaller numbers overflows
         high=1000.0,
     )
     encoder_repetition_penalty: float | None = setting(
         None,
-        "Above 1 favours tokens of the prompt, below 1 avoids them.",
+        "Above 1 makes tokens of the prompt more likely, below 1 less likely.",
         low=0.001,
         high=1000.0,
     )
     no_repeat_ngram_size: int | None = setting(
-        None, "No run of this many tokens may occur twice; 0 turns it off.", kind=int, low=0
+        None, "No n-gram of this length may occur twice; 0 turns this off.", kind=int, low=0
     )
     encoder_no_repeat_ngram_size: int | None = setting(
-        None, "No run of this many tokens of the prompt may be repeated.", kind=int, low=0
-    )
-    bad_words_ids: Any = setting(
-        None, "Words that must not appear: a list of words or of token id lists.", kind=object
-    )
-    sequence_bias: Any = setting(
-        None, 'Words and what to add to their scores, such as {"fox": -5.0}.', kind=object
-    )
-    min_length: int | None = setting(
         None,
-        "The text may not end before it has this many tokens, prompt included.",
+        "No n-gram of this length from the prompt may occur in the output; 0 turns this off.",
         kind=int,
         low=0,
     )
-    min_new_tokens: int | None = setting(
-        None, "The text may not end before this many new tokens.", kind=int, low=0
+    bad_words_ids: Any = setting(
+        None, "Words that must not occur: a list of words or of token id lists.", kind=object
     )
+    sequence_bias: Any = setting(
+        None, 'Words and a bias for their scores, for example {"fox": -5.0}.', kind=object
+    )
+    min_length: int | None = setting(
+        None,
+        "Minimum length of the text in tokens, prompt included.",
+        kind=int,
+        low=0,
+    )
+    min_new_tokens: int | None = setting(None, "Minimum number of new tokens.", kind=int, low=0)
     max_time: float | None = setting(None, "Stop after this many seconds.", low=0.0, open_low=True)
     stop_strings: Any = setting(
-        None, "Stop when one of these texts appears: a text or a list.", kind=object
+        None, "Stop when one of these strings occurs: a string or a list.", kind=object
     )
     eos_token_id: Any = setting(
-        None, "The tokens that end the text: an id, a token, or a list of them.", kind=object
+        None, "Tokens that end the text: an id, a token, or a list of them.", kind=object
     )
     forced_bos_token_id: Any = setting(
-        None, "The token an encoder-decoder must write first.", kind=object
+        None, "First token of the output of an encoder-decoder.", kind=object
     )
     forced_eos_token_id: Any = setting(
-        None, "The token that must come last when the length runs out.", kind=object
+        None, "Last token of the output when the maximum length is reached.", kind=object
     )
     exponential_decay_length_penalty: Any = setting(
-        None, "[start, factor]: past start new tokens, ending grows more likely.", kind=object
+        None,
+        "[start, factor]: after start new tokens, the end token becomes exponentially more likely.",
+        kind=object,
     )
     suppress_tokens: Any = setting(
-        None, "Tokens that are never written: ids or single-token words.", kind=object
+        None, "Tokens that must not occur: ids or single-token words.", kind=object
     )
     begin_suppress_tokens: Any = setting(
-        None, "Tokens that are not written first: ids or single-token words.", kind=object
+        None, "Tokens that must not come first: ids or single-token words.", kind=object
     )
     guidance_scale: float | None = setting(
         None,
-        "Above 1 moves away from the text the model would write without the prompt "
-        "(classifier-free guidance).",
+        "Classifier-free guidance: above 1 moves away from what the model predicts without the "
+        "prompt.",
         low=0.0,
     )
     negative_prompt: str | None = setting(
-        None, "What guidance moves away from, in place of the bare last token.", kind=str
+        None,
+        "Text that guidance moves away from; by default the last token of the prompt alone.",
+        kind=str,
     )
     negative_prompt_ids: Any = setting(
-        None, "The same in tokens: a list of ids.", kind=object, python_only=True
+        None, "The negative prompt as a list of token ids.", kind=object, python_only=True
     )
     renormalize_logits: bool | None = setting(
-        None, "Make the scores log-probabilities again after all processors.", kind=bool
+        None, "Normalize the scores to log-probabilities after all processors.", kind=bool
     )
     remove_invalid_values: bool | None = setting(
-        None, "Replace not-a-number and infinite scores.", kind=bool
+        None, "Replace NaN and infinite scores.", kind=bool
     )
     watermarking_config: Any = setting(
         None,
-        "A watermark: the fields of WatermarkingConfig or SynthIDTextWatermarkingConfig.",
+        "Watermark: the fields of WatermarkingConfig or SynthIDTextWatermarkingConfig.",
         kind=object,
     )
     prefix_allowed_tokens_fn: Any = setting(
         None,
-        "A function of (row, tokens so far) that gives the tokens allowed next.",
+        "Function of (row, tokens so far) that returns the tokens allowed next.",
         kind=object,
         python_only=True,
     )
     logits_processor: Any = setting(
-        None, "Further LogitsProcessor objects.", kind=object, python_only=True
+        None, "Additional LogitsProcessor objects.", kind=object, python_only=True
     )
     stopping_criteria: Any = setting(
-        None, "Further StoppingCriteria objects.", kind=object, python_only=True
+        None, "Additional StoppingCriteria objects.", kind=object, python_only=True
     )
 
 

@@ -19,7 +19,7 @@ from transformers.generation.stopping_criteria import (
 )
 
 from engine.trace import Stop
-from engine.trace.token_text import Speller
+from engine.trace.token_text import TokenDecoder
 
 _LAST_TOKEN = (EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria)
 
@@ -55,7 +55,7 @@ class StopRules:
         self,
         criteria: Sequence[StoppingCriteria],
         prompt_length: int,
-        speller: Speller,
+        token_decoder: TokenDecoder,
         device: torch.device,
     ) -> None:
         self._device = device
@@ -66,7 +66,7 @@ class StopRules:
         own = [copy(c) if isinstance(c, MaxTimeCriteria) else c for c in ordered]
         self._criteria = [_Asked.of(criterion) for criterion in own]
         self._prompt_length = prompt_length
-        self._speller = speller
+        self._token_decoder = token_decoder
 
     def wait(self, seconds: float) -> None:
         """Leave time out of what a time limit counts: somebody held the run."""
@@ -103,7 +103,7 @@ class StopRules:
 
     def _name(self, criterion: StoppingCriteria, ids: Sequence[int]) -> Stop:
         if isinstance(criterion, EosTokenCriteria):
-            return Stop("end_token", self._speller.token(ids[-1]).text)
+            return Stop("end_token", self._token_decoder.token(ids[-1]).text)
         if isinstance(criterion, StopStringCriteria):
             return Stop("stop_string", self._found(criterion.stop_strings, ids))
         if isinstance(criterion, MaxLengthCriteria):
@@ -114,7 +114,7 @@ class StopRules:
 
     def _found(self, stop_strings: Sequence[str], ids: Sequence[int]) -> str:
         """The stop string that the last token completed: the one that ends latest in the text."""
-        text = self._speller.text(ids)
+        text = self._token_decoder.text(ids)
         return max(
             stop_strings, key=lambda string: text.rfind(string) + len(string) * (string in text)
         )

@@ -1,7 +1,4 @@
-"""Settings that speak of tokens may be given as words: this turns them into ids.
-
-Knows a tokenizer and which settings take tokens. Refuses to know what the settings do.
-"""
+"""Replaces words by token ids in the settings that take tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from engine.errors import PlaygroundError
 
 
 class TokenSettings:
-    """Reads words with one tokenizer."""
+    """Replaces words with the ids of one tokenizer."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> None:
         self._tokenizer = tokenizer
@@ -22,7 +19,7 @@ class TokenSettings:
 
     def resolve(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings with every word replaced by token ids."""
-        readers = {
+        parsers = {
             "bad_words_ids": self._phrases,
             "force_words": self._constraints,
             "force_words_ids": self._constraints,
@@ -34,15 +31,15 @@ class TokenSettings:
             "forced_eos_token_id": self._tokens,
         }
         return {
-            name: readers[name](name, value) if name in readers else value
+            name: parsers[name](name, value) if name in parsers else value
             for name, value in settings.items()
         }
 
-    def spellings(self, word: str) -> list[list[int]]:
-        """A word as it stands at the start of a text and behind a space."""
+    def encodings(self, word: str) -> list[list[int]]:
+        """The tokens of a word at the start of a text and after a space."""
         bare = word.strip()
         if not bare:
-            raise PlaygroundError(f"a word is expected, not {word!r}")
+            raise PlaygroundError(f"the word is {word!r}; it must not be empty")
         encoded = (
             self._tokenizer(text, add_special_tokens=False).input_ids for text in (bare, f" {bare}")
         )
@@ -50,13 +47,13 @@ class TokenSettings:
 
     def _phrases(self, name: str, value: Any) -> list[list[int]]:
         items = [value] if isinstance(value, str) else _listed(name, value)
-        return [ids for item in items for ids in self._spelled(name, item)]
+        return [ids for item in items for ids in self._encoded(name, item)]
 
     def _constraints(self, name: str, value: Any) -> list[Any]:
-        """What must appear, in transformers' own form: ids, or lists of ids to choose from."""
+        """Constraints in transformers' form: token ids, or lists of token ids as alternatives."""
         items = [value] if isinstance(value, str) else _listed(name, value)
         if not items:
-            raise PlaygroundError(f"{name} is an empty list; it takes what must appear")
+            raise PlaygroundError(f"{name} is an empty list; it must name at least one word")
         return [self._constraint(name, item) for item in items]
 
     def _constraint(self, name: str, item: Any) -> list[Any]:
@@ -64,12 +61,12 @@ class TokenSettings:
         if not any(isinstance(option, str) for option in options):
             nested = options and isinstance(options[0], list | tuple)
             return [self.ids(name, ids) for ids in options] if nested else self.ids(name, options)
-        spelled = [tuple(ids) for option in options for ids in self._spelled(name, option)]
-        # Whoever has written "ships" has written "ship": the shorter one is enough to look for.
+        encoded = [tuple(ids) for option in options for ids in self._encoded(name, option)]
+        # A text with "ships" also has "ship": the shorter alternative is enough.
         return [
             list(ids)
-            for ids in dict.fromkeys(spelled)
-            if not any(ids != other == ids[: len(other)] for other in spelled)
+            for ids in dict.fromkeys(encoded)
+            if not any(ids != other == ids[: len(other)] for other in encoded)
         ]
 
     def _biases(self, name: str, value: Any) -> list[list[Any]]:
@@ -77,11 +74,11 @@ class TokenSettings:
         biases: list[list[Any]] = []
         for pair in pairs:
             if not isinstance(pair, list | tuple) or len(pair) != 2:
-                raise PlaygroundError(f"{name} takes pairs of words and numbers, not {pair!r}")
+                raise PlaygroundError(f"{name} has {pair!r}; it must be a word and a number")
             words, bias = pair
             if isinstance(bias, bool) or not isinstance(bias, int | float):
-                raise PlaygroundError(f"{name} takes a number for {words!r}, not {bias!r}")
-            biases += [[ids, float(bias)] for ids in self._spelled(name, words)]
+                raise PlaygroundError(f"{name} has {bias!r} for {words!r}; it must be a number")
+            biases += [[ids, float(bias)] for ids in self._encoded(name, words)]
         return biases
 
     def _tokens(self, name: str, value: Any) -> list[int]:
@@ -92,26 +89,26 @@ class TokenSettings:
         return self._alternatives(name, value)[0]
 
     def _alternatives(self, name: str, item: Any) -> list[int]:
-        """The single tokens an id or a word stands for."""
+        """The single tokens for an id or a word."""
         if not isinstance(item, str):
             return self.ids(name, [item])
         if item in (vocabulary := self._tokenizer.get_vocab()):
             return [vocabulary[item]]
-        single = [ids[0] for ids in self.spellings(item) if len(ids) == 1]
+        single = [ids[0] for ids in self.encodings(item) if len(ids) == 1]
         if not single:
-            raise PlaygroundError(f"{name} takes single tokens; {item!r} is more than one")
+            raise PlaygroundError(f"{name} has {item!r}; it must be a single token")
         return single
 
-    def _spelled(self, name: str, item: Any) -> list[list[int]]:
-        """The tokens of a word, once for each way to spell it, or the tokens given."""
+    def _encoded(self, name: str, item: Any) -> list[list[int]]:
+        """The tokens of a word, once for each encoding, or the given tokens."""
         if not isinstance(item, str):
             return [self.ids(name, item)]
         if not item.strip():
-            raise PlaygroundError(f"{name} has {item!r} where a word is expected")
-        return self.spellings(item)
+            raise PlaygroundError(f"{name} has {item!r}; it must be a word")
+        return self.encodings(item)
 
     def ids(self, name: str, value: Any) -> list[int]:
-        """A list of token ids as it is, if the model has them all."""
+        """A list of token ids, checked against the vocabulary."""
         ids = _listed(name, value)
         for id in ids:
             if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < self._vocabulary:
@@ -120,11 +117,11 @@ class TokenSettings:
                     f" {self._vocabulary - 1}"
                 )
         if not ids:
-            raise PlaygroundError(f"{name} has an empty list where token ids are expected")
+            raise PlaygroundError(f"{name} has an empty list; it must contain token ids")
         return ids
 
 
 def _listed(name: str, value: Any) -> list[Any]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise PlaygroundError(f"{name} takes a list, not {value!r}")
+        raise PlaygroundError(f"{name} is {value!r}; it must be a list")
     return list(value)

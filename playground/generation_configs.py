@@ -14,9 +14,9 @@ from typing import Any
 from transformers import GenerationConfig
 
 from engine.errors import PlaygroundError, did_you_mean
-from engine.prepare import quiet
+from engine.prepare import unread
 from engine.strategy import Strategy
-from engine.watermark.config import mark_to_write
+from engine.watermark.config import parse_watermark
 from strategies import find
 
 # Strategies by the generation mode that transformers picks.
@@ -71,9 +71,17 @@ def _config(fields: Mapping[str, Any]) -> GenerationConfig:
     untyped: Any = GenerationConfig  # transformers has no types here
     mark = fields.get("watermarking_config")
     if isinstance(mark, Mapping):  # transformers would take SynthID's fields for a green list
-        fields = {**fields, "watermarking_config": mark_to_write(mark)}
-    with quiet():
-        config: GenerationConfig = untyped(**fields)
+        fields = {**fields, "watermarking_config": parse_watermark(mark)}
+    # Fields that the decoding mode does not read are set afterwards: given to the constructor, they
+    # make transformers log a warning.
+    later = unread(fields)
+    if fields.get("early_stopping") not in (True, False, "never"):
+        later.discard("early_stopping")  # invalid: the constructor raises
+    config: GenerationConfig = untyped(
+        **{name: value for name, value in fields.items() if name not in later}
+    )
+    for name in later:
+        setattr(config, name, fields[name])
     return config
 
 

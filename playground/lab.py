@@ -33,8 +33,8 @@ from engine.scoring import scoring
 from engine.settings import Limits
 from engine.strategy import Decoding, Strategy
 from engine.trace import Trace, Update
-from engine.trace.recorder import Heading, Recorder
-from engine.trace.token_text import Speller
+from engine.trace.recorder import Recorder, TraceHeader
+from engine.trace.token_text import TokenDecoder
 from engine.trie.backends import Backends, BackendStatus
 from engine.trie.node import Source
 from playground import generation_configs
@@ -69,7 +69,7 @@ class Playground:
     ) -> None:
         self.limits = limits or Limits()
         self.model = loading.load(model) if isinstance(model, str) else model
-        self.speller = Speller(self.model.tokenizer)
+        self.token_decoder = TokenDecoder(self.model.tokenizer)
         self._backends = Backends(self.model.module, self.limits.positions)
         self._drafts = DraftModels(self.model, self._backends, self.limits.positions, drafts, heads)
         self._parser = RequestParser(self.model, self.limits, allow_custom)
@@ -228,7 +228,7 @@ class Playground:
         config = self.model.module.generation_config
         own = {name for name in found.own_settings if not hasattr(config, name)}
         theirs = {name: value for name, value in settings.items() if name not in own}
-        prepared = prepare(self.model, source.prompt, {**theirs, **found.fixed})
+        prepared = prepare(self.model, source.prompt, {**theirs, **found.fixed}, found.settings)
         return found, prepared, _params(found, prepared, settings)
 
     def _started(
@@ -240,18 +240,18 @@ class Playground:
         drafts: Source | None = None,
     ) -> Run:
         prompt = source.prompt
-        heading = Heading(
+        header = TraceHeader(
             strategy=request.strategy.id,
-            settings=_json_value({**request.settings, **vars(params)}),
+            settings=_json_value({**prepared.inherited, **request.settings, **vars(params)}),
             seed=request.seed,
             model=self.model.name,
             prompt=prompt.text,
-            prompt_tokens=tuple(self.speller.token(id) for id in prompt.ids),
-            prefix=tuple(self.speller.token(id) for id in prompt.prefix),
+            prompt_tokens=tuple(self.token_decoder.token(id) for id in prompt.ids),
+            prefix=tuple(self.token_decoder.token(id) for id in prompt.prefix),
         )
-        recorder = Recorder(heading, self.speller, fresh=self.model.is_encoder_decoder)
+        recorder = Recorder(header, self.token_decoder, at_start=self.model.is_encoder_decoder)
         calls = self._calls.count
-        return Run(source, prepared, recorder, self.speller, request.seed, calls, drafts)
+        return Run(source, prepared, recorder, self.token_decoder, request.seed, calls, drafts)
 
 
 class _CallCounter:

@@ -20,7 +20,7 @@ from engine.prompt import Chat, tokens_of
 from engine.settings import Limits, check
 from engine.strategy import Strategy
 from engine.token_settings import TokenSettings
-from engine.trace.token_text import Speller
+from engine.trace.token_text import TokenDecoder
 from playground import generation_configs
 
 # A strategy's id, an id with settings, or a config from which transformers would pick a strategy.
@@ -194,7 +194,7 @@ class RequestParser:
         if isinstance(text, str):
             if self._model.is_encoder_decoder:  # the decoder's text starts a sequence of its own
                 return list(self._model.tokenizer(text, add_special_tokens=False).input_ids)
-            return Speller(self._model.tokenizer).ids(text)
+            return TokenDecoder(self._model.tokenizer).ids(text)
         if not isinstance(text, Sequence) or isinstance(text, bytes):
             raise PlaygroundError(f"{name} is a text or a list of token ids, not {text!r}")
         ids = list(text)

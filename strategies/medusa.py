@@ -21,7 +21,7 @@ from engine.drafting.draft_tree import Size, Tree
 from engine.run import Node, Run
 from engine.settings import setting
 from engine.strategy import Ask, Decoding, strategy
-from engine.trace.statistics import Known
+from engine.trace.statistics import KnownStatistics
 from strategies._speculation import Proposal, Verdict, judged, speculate, walk
 from strategies.sample import Shaping
 
@@ -107,7 +107,7 @@ class _Drafting:
             rows = [above + 1 for above in proposal.above]
             drafted = zip(rows, proposal.tokens, strict=True)
             told = zip(there.log_probs, there.higher, strict=True)
-            self.run.know(nodes, Known(there.best, dict(zip(drafted, told, strict=True))))
+            self.run.know(nodes, KnownStatistics(there.best, dict(zip(drafted, told, strict=True))))
             return walk(there.own, proposal), [*map(math.exp, there.log_probs)]
         return (yield from judged(self.run, False, nodes, proposal))
 

@@ -96,7 +96,12 @@ def tree() -> Trace:
         prompt="p",
         prompt_tokens=(Token(1, "p"),),
         steps=tuple(steps),
-        ticks=(Tick(1, 1, 50.0), Tick(1, 6, 43.0), Tick(0, 2, 10.0, 1), Tick(1, 3, 30.0)),
+        ticks=(
+            Tick(1, 1, 50.0, decided_ms=46.0),
+            Tick(1, 6, 43.0, decided_ms=40.0),
+            Tick(0, 2, 10.0, 1),
+            Tick(1, 3, 30.0, decided_ms=30.0),
+        ),
         sequences=(Sequence(ids, text, path, Stop("length")),),
         stop=Stop("length"),
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.accel import graphs
 from engine.accel.graphs import Graphs
-from engine.trace import deferred_writer as telling
+from engine.trace import deferred_writer
 from engine.trie import pool as pools
 
 
@@ -74,4 +74,4 @@ def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Graphs, "_record", torch.inference_mode()(_record))
     patch.setattr(graphs, "_copy", _copy)
     patch.setattr(pools, "recordable", lambda model: True)
-    patch.setattr(telling, "works_by_itself", lambda device: True)
+    patch.setattr(deferred_writer, "is_asynchronous", lambda device: True)

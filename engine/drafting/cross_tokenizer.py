@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from transformers import PreTrainedTokenizerBase
 
-from engine.trace.token_text import BROKEN
+from engine.trace.token_text import INCOMPLETE
 
 WINDOW = 10  # tokens before the new ones that are spelled along: no token is longer than that
 
@@ -41,7 +41,7 @@ class CrossTokenizer:
         """
         window = read[-WINDOW:]
         said = _text(self._draft, window)
-        after = _text(self._draft, [*window, *new]).rstrip(BROKEN)  # a draft may break a character
+        after = _text(self._draft, [*window, *new]).rstrip(INCOMPLETE)  # a draft may split one
         if not after.startswith(said):
             return []
         end, added = list(text[-WINDOW:]), after[len(said) :]

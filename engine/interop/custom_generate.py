@@ -29,8 +29,8 @@ from engine.sampling import default_generator
 from engine.settings import Limits, check
 from engine.strategy import Decode, Strategy, registration
 from engine.trace import Trace
-from engine.trace.recorder import Heading, Recorder
-from engine.trace.token_text import Numbers
+from engine.trace.recorder import Recorder, TraceHeader
+from engine.trace.token_text import IdDecoder
 from engine.trie.backends import Backends
 from engine.trie.node import Source
 
@@ -136,12 +136,12 @@ def _run(model: PreTrainedModel, backends: Backends, prompt: Prompt, prepared: P
     longest = prepared.config.max_length
     assert longest is not None, "generate has set it"
     nameless = Model(type(model).__name__, model, cast(Any, None))  # nobody asks for words
-    heading = Heading("", {}, 0, nameless.name, "", ())
-    recorder = Recorder(heading, Numbers(), fresh=False)
+    header = TraceHeader("", {}, 0, nameless.name, "", ())
+    recorder = Recorder(header, IdDecoder(), at_start=False)
     source = Source(nameless, backends.whole(longest), prompt)
     # Draws come from torch's own generator, as they do in `generate`.
     generator = default_generator(model.device)
-    return Run(source, prepared, recorder, Numbers(), generator, lambda: 0)
+    return Run(source, prepared, recorder, IdDecoder(), generator, lambda: 0)
 
 
 def _decode(run: Run, decode: Callable[[Run], Any], streamer: BaseStreamer | None) -> Trace:

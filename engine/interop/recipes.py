@@ -1,7 +1,6 @@
-"""Loads decoding code that somebody else wrote: a folder with ``custom_generate/generate.py``.
+"""Loads a decoding recipe: a folder with ``custom_generate/generate.py``, as transformers has it.
 
-Knows how such folders look and what they may need. Runs their code, so whoever calls this must have
-been allowed to. Refuses to fetch anything.
+Loading runs its code, so callers check first that this is allowed. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from engine.errors import PlaygroundError
 
 
 def load(folder: str | Path) -> Callable[..., Any]:
-    """The folder's ``generate`` function, its requirements checked first."""
+    """The ``generate`` function of a folder; its requirements are checked first."""
     code = Path(folder).expanduser() / "custom_generate"
     file = code / "generate.py"
     if not file.is_file():
         raise PlaygroundError(
-            f"custom_generate is {str(folder)!r}; a recipe is a folder that holds"
+            f"custom_generate is {str(folder)!r}; it must be a folder that contains"
             " custom_generate/generate.py"
         )
     _check_requirements(code / "requirements.txt")
-    # A package of its own, so that generate.py may import what lies beside it.
+    # Its own package, so that generate.py can import the modules beside it.
     name = f"recipe_{sha256(str(code.resolve()).encode()).hexdigest()[:16]}"
     for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
-        del sys.modules[loaded]  # the code may have changed
+        del sys.modules[loaded]  # the code may have changed since
     package = ModuleType(name)
     package.__path__ = [str(code)]
     spec = importlib.util.spec_from_file_location(f"{name}.generate", file)
@@ -53,7 +52,7 @@ def load(folder: str | Path) -> Callable[..., Any]:
 
 
 def _check_requirements(file: Path) -> None:
-    """Refuse what is not installed as required, naming every such requirement."""
+    """Raise an error that names every requirement that is not met."""
     if not file.is_file():
         return
     problems = []
@@ -64,16 +63,16 @@ def _check_requirements(file: Path) -> None:
         try:
             requirement = Requirement(wanted)
         except InvalidRequirement as error:
-            problems.append(f"{wanted!r} is no requirement ({error})")
+            problems.append(f"{wanted!r} is not a valid requirement ({error})")
             continue
         if requirement.marker is not None and not requirement.marker.evaluate():
             continue
         try:
             installed = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            problems.append(f"{requirement} is required, and {requirement.name} is not installed")
+            problems.append(f"{requirement} is required, but {requirement.name} is not installed")
             continue
         if not requirement.specifier.contains(installed, prereleases=True):
-            problems.append(f"{requirement} is required, installed is {installed}")
+            problems.append(f"{requirement} is required, but {installed} is installed")
     if problems:
         raise PlaygroundError(f"custom_generate: {'; '.join(problems)}")

@@ -1,7 +1,6 @@
-"""Distributions for the trace: what the model said, what each processor made of it, what was used.
+"""Turns the statistics of a step into the distributions of its trace.
 
-Knows how the numbers of a few rows become a step's story. Refuses to know who chose and why.
-Nothing here changes a score.
+A distribution shows what the model gave, what each processor made of it, and what was finally used.
 """
 
 from __future__ import annotations
@@ -13,17 +12,14 @@ from dataclasses import dataclass
 from functools import cache, partial
 from operator import attrgetter
 
-import torch
 from torch import Tensor
 
-from engine.trace.gpu_statistics import Measuring
+from engine.trace.gpu_statistics import BatchedStatistics
 from engine.trace.lazy_tuple import LazyTuple
-from engine.trace.statistics import Numbers, Request, Told
-from engine.trace.token_text import Speller
+from engine.trace.statistics import Picks, RowProbabilities, Statistics, StatisticsRequest
+from engine.trace.token_text import TokenDecoder
 from engine.trace.types import Candidate, Distribution
 from engine.trie.backend import Place, Reading
-
-GREEN_LIST = "watermark"  # the stage of WatermarkLogitsProcessor; SynthID's has another name
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,66 +31,89 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Observed:
-    """One token of one row as the trace will tell it; log-probabilities, None where cut."""
+class Observation:
+    """What the trace records of one picked token. ``raw`` and ``final`` are log-probabilities, as
+    in `Step`."""
 
     distribution: Distribution
-    raw: float
+    raw: float | None
     final: float | None
-    rank: int
+    rank: int | None
 
 
 def observe(
-    reading: Reading,
-    stages: Sequence[Stage],
-    picks: Sequence[tuple[int, int]],
-    speller: Speller,
-) -> list[Observed]:
-    """What to tell of each picked (row, token), read off the rows they were picked from."""
+    reading: Reading, stages: Sequence[Stage], picks: Picks, token_decoder: TokenDecoder
+) -> list[Observation]:
+    """Observe picked tokens in the rows they were picked from."""
     places = [Place(reading, row) for row in range(len(reading.logits))]
-    [numbers] = Measuring().measured([Request(places, [own.scores for own in stages], picks)])
+    request = StatisticsRequest(places, [stage.scores for stage in stages], picks)
+    [statistics] = BatchedStatistics().compute([request])
     names = [stage.name for stage in stages]
-    return observed(numbers, names, picks, reading.logits.shape[-1], speller)
+    return observations(statistics, names, picks, reading.logits.shape[-1], token_decoder)
 
 
-def observed(
-    measured: Callable[[], Numbers],
+def observations(
+    compute: Callable[[], Statistics],
     stages: Sequence[str],
-    picks: Sequence[tuple[int, int]],
+    picks: Picks,
     vocabulary: int,
-    speller: Speller,
-) -> list[Observed]:
-    """The same of rows that have been measured, by the names of their stages."""
-    numbers, names = measured(), tuple(stages)
-    cutoffs = _cutoffs(numbers)
+    token_decoder: TokenDecoder,
+) -> list[Observation]:
+    """The same from statistics, with the names of the stages."""
+    statistics, names = compute(), tuple(stages)
+    cutoffs = _cutoffs(statistics)
     distributions = {
         row: Distribution(
-            candidates=LazyTuple(partial(_candidates, told, numbers.last, speller)),
+            candidates=LazyTuple(partial(_candidates, found, statistics.final_top, token_decoder)),
             processors=names,
-            raw_entropy=_round(numbers.raw_entropy[row]),
-            final_entropy=_round(numbers.final_entropy[row]),
-            kept=numbers.kept[-1][row] if names else vocabulary,
-            raw_varentropy=_round(numbers.raw_varentropy[row]),
-            kept_after=tuple(kept[row] for kept in numbers.kept),
+            raw_entropy=_round(statistics.raw_entropy[row]),
+            final_entropy=_round(statistics.final_entropy[row]),
+            kept=statistics.kept[-1][row] if names else vocabulary,
+            raw_varentropy=_round(statistics.raw_varentropy[row]),
+            kept_after=tuple(kept[row] for kept in statistics.kept),
             cutoffs=tuple(of_stage[row] for of_stage in cutoffs),
         )
-        for row, told in numbers.told.items()
+        for row, found in statistics.rows.items()
     }
-    seen = []
-    for (row, token), rank in zip(picks, numbers.ranks, strict=True):
-        told, each = numbers.told[row], numbers.told[row].each
-        at = told.tokens.index(token) * each
-        first, last = told.log_probs[at], told.log_probs[at + each - 1]
+    observed = []
+    for (row, token), rank in zip(picks, statistics.ranks, strict=True):
+        found, per_token = statistics.rows[row], statistics.rows[row].per_token
+        at = found.tokens.index(token) * per_token
+        first, last = found.log_probs[at], found.log_probs[at + per_token - 1]
         used = None if last == -math.inf else round(last, 6)
-        seen.append(Observed(distributions[row], round(first, 6), used, rank))
-    return seen
+        observed.append(Observation(distributions[row], round(first, 6), used, rank))
+    return observed
 
 
-def _cutoffs(numbers: Numbers) -> list[list[float | None]]:
-    """For every stage the probability of the least probable token it kept, where it cut any."""
-    cutoffs, given = [], numbers.given
-    for kept, lowest in zip(numbers.kept, numbers.lowest, strict=True):
-        # Where nothing is left of what there was, there is no least probable token.
+def without_model(observation: Observation, given: Stage) -> Observation:
+    """The same where the model's own distribution was not captured: ``given``, which the statistics
+    were computed from, becomes the first stage."""
+    found, kept = observation.distribution, int((given.scores > -math.inf).sum())
+    distribution = Distribution(
+        candidates=LazyTuple(partial(_without_raw, found.candidates)),
+        processors=(given.name, *found.processors),
+        raw_entropy=None,
+        final_entropy=found.final_entropy,
+        kept=found.kept if found.processors else kept,
+        raw_varentropy=None,
+        kept_after=(kept, *found.kept_after),
+        cutoffs=(None, *found.cutoffs),
+    )
+    return Observation(distribution, raw=None, final=observation.final, rank=None)
+
+
+def _without_raw(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return [
+        candidate._replace(raw=None, stages=(candidate.raw or 0.0, *candidate.stages))
+        for candidate in candidates
+    ]
+
+
+def _cutoffs(statistics: Statistics) -> list[list[float | None]]:
+    """For every stage and row the probability of the least probable token kept, if any was cut."""
+    cutoffs, given = [], statistics.given
+    for kept, lowest in zip(statistics.kept, statistics.lowest, strict=True):
+        # A stage that leaves nothing has no least probable token: its number is above 1.
         of_stage = zip(given, kept, lowest, strict=True)
         cutoffs.append(
             [_probability(low) if left < had and low <= 1 else None for had, left, low in of_stage]
@@ -103,23 +122,8 @@ def _cutoffs(numbers: Numbers) -> list[list[float | None]]:
     return cutoffs
 
 
-def green(
-    given: Tensor, stages: Sequence[Stage], picks: Sequence[tuple[int, int]]
-) -> list[dict[str, bool]]:
-    """Of each picked (row, token) a note whether a green-list watermark raised its score; none
-    where there is no such watermark. ``given`` is what the first stage got."""
-    before = given
-    for stage in stages:
-        if stage.name == GREEN_LIST:
-            rows, tokens = torch.tensor(picks, device=before.device).unbind(-1)
-            raised = stage.scores[rows, tokens] > before[rows, tokens]
-            return [{"green": flag} for flag in raised.tolist()]
-        before = stage.scores
-    return [{} for _ in picks]
-
-
 def processor_name(processor: object) -> str:
-    """The setting's own word for a processor: TopPLogitsWarper is top_p."""
+    """The name of a processor's setting: TopPLogitsWarper is top_p."""
     return _setting(type(processor).__name__)
 
 
@@ -129,25 +133,27 @@ def _setting(kind: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def _candidates(told: Told, after: int, speller: Speller) -> tuple[Candidate, ...]:
-    """The candidates, those most probable in the end first, then those most probable at first."""
-    # The last tokens are the most probable ones after the processors. Where fewer are left, there
-    # are some among them that were cut and never mattered.
-    mattered, each = len(told.tokens) - after, told.each
-    found: dict[int, Candidate] = {}
-    for place, id in enumerate(told.tokens):
-        of_token = told.probs[place * each : (place + 1) * each]
-        if id not in found and (place < mattered or of_token[-1] > 0.0):
-            own = tuple(map(_probability, of_token))
-            found[id] = Candidate(speller.token(id), own[0], own[1:], own[-1])
-    return tuple(sorted(found.values(), key=_by_final_then_raw, reverse=True))
+def _candidates(
+    found: RowProbabilities, final_top: int, token_decoder: TokenDecoder
+) -> tuple[Candidate, ...]:
+    """The candidates, by their final probability, then by the model's own."""
+    # The last tokens are the most probable ones after all stages. Where fewer were left, some of
+    # them were cut and are no candidates.
+    first, per_token = len(found.tokens) - final_top, found.per_token
+    candidates: dict[int, Candidate] = {}
+    for place, id in enumerate(found.tokens):
+        probs = found.probs[place * per_token : (place + 1) * per_token]
+        if id not in candidates and (place < first or probs[-1] > 0.0):
+            own = tuple(map(_probability, probs))
+            candidates[id] = Candidate(token_decoder.token(id), own[0], own[1:], own[-1])
+    return tuple(sorted(candidates.values(), key=_by_final_then_raw, reverse=True))
 
 
 _by_final_then_raw = attrgetter("final", "raw")
 
 
 def _probability(value: float) -> float:
-    """In five significant digits, so that files stay small; 0 stays 0."""
+    """Five significant digits keep files small; 0 stays 0."""
     return float(f"{value:.5g}")
 
 

@@ -1,6 +1,7 @@
 """The file format of a trace: compact JSON with a version number.
 
-Token spellings and distributions that several steps share are written once.
+Token texts and distributions that several steps share are written once. A null stands for a number
+that was not captured.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from engine.errors import PlaygroundError
 from engine.trace.types import Candidate, Distribution, Sequence, Step, Stop, Tick, Token
 
 VERSION = 2
-_READ = (1, 2)  # version 1 had no prefix and said less of each distribution
+_READ = (1, 2)  # version 1 has no prefix and fewer numbers per distribution
 _INVALID = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 
 
@@ -27,7 +28,7 @@ def decode(data: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return _fields(data)
     except _INVALID as error:
-        raise PlaygroundError(f"this is not a trace that can be read ({error!r})") from error
+        raise PlaygroundError(f"not a valid trace file ({error!r})") from error
 
 
 def parse(text: str) -> Any:
@@ -35,14 +36,14 @@ def parse(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PlaygroundError(f"this is not a trace that can be read ({error!r})") from error
+        raise PlaygroundError(f"not a valid trace file ({error!r})") from error
 
 
 class _Encoder:
-    """Turns a trace into JSON values; what many steps share is written once."""
+    """Turns a trace into JSON values."""
 
     def __init__(self) -> None:
-        self._spellings: dict[int, str] = {}
+        self._texts: dict[int, str] = {}
         self._distributions: dict[int, int] = {}  # id() of a distribution -> its index
         self._rows: list[list[Any]] = []
 
@@ -59,7 +60,7 @@ class _Encoder:
             "prompt": trace["prompt"],
             "prompt_tokens": prompt,
             "prefix": prefix,
-            "tokens": {str(id): text for id, text in self._spellings.items()},
+            "tokens": {str(id): text for id, text in self._texts.items()},
             "distributions": self._rows,
             "steps": steps,
             "ticks": [list(vars(tick).values()) for tick in trace["ticks"]],
@@ -78,7 +79,7 @@ class _Encoder:
         }
 
     def _token(self, token: Token) -> int:
-        self._spellings[token.id] = token.text
+        self._texts[token.id] = token.text
         return token.id
 
     def _step(self, step: Step) -> list[Any]:
@@ -121,7 +122,7 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
     version = data.get("version")
     if version not in _READ:
         raise PlaygroundError(
-            f"a trace of version {version!r}; this program reads versions 1 to {VERSION}"
+            f"the trace has format version {version!r}; versions 1 to {VERSION} can be read"
         )
     tokens = {int(id): Token(int(id), text) for id, text in data["tokens"].items()}
     distributions = [_distribution(row, tokens) for row in data["distributions"]]

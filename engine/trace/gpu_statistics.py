@@ -1,9 +1,9 @@
-"""A GPU asked for the numbers of distributions: for all of a tick at once, beside its other work.
+"""Batches the statistics of all runs: on a GPU one graph per tick, beside the model's work.
 
-Every question to a GPU waits for an answer, and every launch takes the host as long as a small
-kernel takes the device. So all that there may be to tell of all rows is worked out as one recorded
-graph, on a stream of its own, and fetched in one piece. Knows what is asked. Refuses to know what
-the numbers are told as.
+Each separate request to a GPU would have to be waited for, and each kernel launch takes the host as
+long as a small kernel runs. So everything that may be recorded of all rows is computed in one
+captured graph on a stream of its own, and copied to the host in one piece. On a CPU requests are
+computed one by one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
@@ -21,51 +21,51 @@ from torch import Tensor
 
 from engine.accel.graphs import Graphs, bucket
 from engine.accel.host_future import HostFuture
-from engine.trace.gpu_answers import Answer, Part, numbers_of
 from engine.trace.statistics import (
-    Numbers,
-    Request,
-    asked_of,
-    in_turn,
+    Picks,
+    RowProbabilities,
+    Statistics,
+    StatisticsRequest,
+    compute,
+    compute_tables,
     picked_by_row,
+    picked_rows,
 )
-from engine.trie.backend import Reading
+from engine.trie.backend import TOP, Reading
 
-ROWS = 64  # most rows whose measuring is recorded: it keeps a copy of what it reads
-RECORDINGS = 16  # kept for the same reason
-MOST = 8  # answers that may be under way: what they are read off is kept
-SOME_ROWS, SOME_PICKS = 8, 16  # what several are filled up to: to record a shape takes longer
+ROWS = 64  # most rows that a captured graph computes: it keeps a copy of its inputs
+CAPTURED = 16  # most graphs, for the same reason
+PENDING = 8  # most copies under way: their inputs must stay alive
+ROW_BUCKET, PICK_BUCKET = 8, 16  # sizes are padded to these, because capturing a shape takes long
 
-_PARTS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a reading
+_FIELDS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a reading
 
 
-class Measuring:
-    """Measures for all who read one model; on a GPU what is asked for again is recorded."""
+class BatchedStatistics:
+    """Computes the statistics of all runs of one model."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._graphs: Graphs[_Asked] | None = None
+        self._graphs: Graphs[_Batch] | None = None
         self._stream: Any = None
-        self._read: deque[tuple[HostFuture, Sequence[Request]]] = deque()
+        self._pending: deque[tuple[HostFuture, Sequence[StatisticsRequest]]] = deque()
 
-    def measured(
-        self, requests: Sequence[Request], ready: Any = None
-    ) -> list[Callable[[], Numbers]]:
-        """The numbers of some rows, request by request.
+    def compute(
+        self, requests: Sequence[StatisticsRequest], ready: Any = None
+    ) -> list[Callable[[], Statistics]]:
+        """The statistics of each request, as functions that wait for the result.
 
-        A GPU is asked at once, beside what it is busy with: to call an answer waits for it.
-        ``ready`` is the CUDA event after which the rows are there. Answers hold none of the rows.
+        A GPU starts at once, beside its other work; ``ready`` is the CUDA event after which the
+        rows are complete. The functions do not keep the rows alive.
         """
         if _device(requests).type == "cpu":
-            return [_known(in_turn(request)) for request in requests]
-        return self.at_once(requests, ready)
+            return [partial(_identity, compute(request)) for request in requests]
+        return self.compute_in_one_graph(requests, ready)
 
     @contextmanager
-    def aside(self, ready: Any) -> Iterator[None]:
-        """Have a GPU work beside what it is busy with, on what is there after the event ``ready``.
-
-        Whoever does so keeps what is worked on until it is done.
-        """
+    def side_stream(self, ready: Any) -> Iterator[None]:
+        """Run GPU work beside the model's, after the event ``ready``; the caller keeps the inputs
+        alive until it is done. Without an event (on a CPU) this does nothing."""
         if ready is None:
             yield
             return
@@ -74,79 +74,119 @@ class Measuring:
         with torch.cuda.stream(self._stream):
             yield
 
-    def at_once(self, requests: Sequence[Request], ready: Any) -> list[Callable[[], Numbers]]:
-        """Have the device work out all there may be to tell, and ask it once."""
+    def compute_in_one_graph(
+        self, requests: Sequence[StatisticsRequest], ready: Any
+    ) -> list[Callable[[], Statistics]]:
+        """Compute everything that may be recorded in one graph, and copy it to the host at once."""
         device = _device(requests)
         picked = [picked_by_row(request) for request in requests]
         tables, spans = _tables(requests, picked), _spans(requests)
-        work = partial(_ask, len(spans), tables)
-        inputs = [_numbered(requests, picked, tables, spans), *_inputs(requests, tables, spans)]
-        with self._lock, self.aside(ready):
-            self._graphs = self._graphs or Graphs(device, most=RECORDINGS)
+        work = partial(_compute_batch, len(spans), tables)
+        inputs = [_indices(requests, picked, tables, spans), *_inputs(requests, tables, spans)]
+        with self._lock, self.side_stream(ready):
+            self._graphs = self._graphs or Graphs(device, most=CAPTURED)
             if sum(map(len, spans.values())) <= ROWS:
                 shape = (tables, *(tensor.shape for tensor in inputs))
-                asked = self._graphs.play(work, shape, *inputs)
+                batch = self._graphs.play(work, shape, *inputs)
             else:
-                asked = work(*(tensor.to(device) for tensor in inputs))
-            answer = Answer(question := HostFuture(asked.numbers))
-            self._keep(question, requests)
-        answers: dict[int, Callable[[], Numbers]] = {}
-        for table, parts in zip(tables, asked.parts, strict=True):
+                batch = work(*(tensor.to(device) for tensor in inputs))
+            numbers = _HostNumbers(copy := HostFuture(batch.numbers))
+            self._keep_alive(copy, requests)
+        results: dict[int, Callable[[], Statistics]] = {}
+        for table, blocks in zip(tables, batch.blocks, strict=True):
             starts = accumulate((len(requests[at].places) for at in table.requests), initial=0)
             for at, start in zip(table.requests, starts, strict=False):
                 rows = range(start, start + len(requests[at].places))
-                answers[at] = partial(numbers_of, answer, parts, rows, requests[at].picks)
-        return [answers[at] for at in range(len(requests))]
+                results[at] = partial(_unpack, numbers, blocks, rows, requests[at].picks)
+        return [results[at] for at in range(len(requests))]
 
-    def _keep(self, question: HostFuture, requests: Sequence[Request]) -> None:
-        """Keep what the device reads until it has: nobody waits for the answer before."""
-        while self._read and (self._read[0][0].done or len(self._read) == MOST):
-            self._read.popleft()[0].result()
-        self._read.append((question, requests))
+    def _keep_alive(self, copy: HostFuture, requests: Sequence[StatisticsRequest]) -> None:
+        """Hold the inputs until the GPU has read them."""
+        while self._pending and (self._pending[0][0].done or len(self._pending) == PENDING):
+            self._pending.popleft()[0].result()
+        self._pending.append((copy, requests))
 
 
 class _Table(NamedTuple):
-    """Rows of requests that have as many stages each: they are worked on together."""
+    """The rows of all requests with one number of stages: they are computed together."""
 
     stages: int
-    requests: tuple[int, ...]  # their numbers
+    requests: tuple[int, ...]  # their indices
     rows: int
-    width: int  # picked tokens of a row, filled up
+    width: int  # picked tokens per row, padded
 
 
-class _Asked(NamedTuple):
-    """Numbers of several shapes, one after the other: float64 leaves whole numbers whole."""
+class _Block(NamedTuple):
+    """Where a table of numbers lies in a flat list."""
+
+    start: int
+    rows: int
+    width: int
+
+    def row(self, numbers: list[float], at: int) -> list[float]:
+        """One row."""
+        start = self.start + at * self.width
+        return numbers[start : start + self.width]
+
+    def every(self, numbers: list[float], some: slice = slice(None)) -> list[list[float]]:
+        """All rows, or some."""
+        return [self.row(numbers, at) for at in range(self.rows)[some]]
+
+
+class _Batch(NamedTuple):
+    """Tables of several shapes in one flat tensor: float64 represents token ids exactly."""
 
     numbers: Tensor
-    parts: list[list[Part]]  # of each table
+    blocks: list[list[_Block]]  # of each table
 
 
-def _known(numbers: Numbers) -> Callable[[], Numbers]:
-    return lambda: numbers
+class _HostNumbers:
+    """The numbers of a batch, once they are on the host."""
+
+    def __init__(self, copy: HostFuture) -> None:
+        self._copy = copy
+
+    # As lists: reading one element of a tensor takes as long as reading a hundred of a list.
+
+    @cached_property
+    def numbers(self) -> list[float]:
+        """All of them."""
+        return list(self._copy.result().tolist())
+
+    @cached_property
+    def probs(self) -> list[float]:
+        """The exponential of each: the probabilities where these are log-probabilities."""
+        return list(self._copy.result().float().exp().tolist())
 
 
-def _device(requests: Sequence[Request]) -> torch.device:
+def _identity(statistics: Statistics) -> Statistics:
+    return statistics
+
+
+def _device(requests: Sequence[StatisticsRequest]) -> torch.device:
     return requests[0].places[0].reading.logits.device
 
 
-def _tables(requests: Sequence[Request], picked: Sequence[list[list[int]]]) -> tuple[_Table, ...]:
-    alike = defaultdict[int, list[int]](list)
+def _tables(
+    requests: Sequence[StatisticsRequest], picked: Sequence[list[list[int]]]
+) -> tuple[_Table, ...]:
+    by_stages = defaultdict[int, list[int]](list)
     for at, request in enumerate(requests):
-        alike[len(request.stages)].append(at)
+        by_stages[len(request.stages)].append(at)
     tables = []
-    for stages, members in alike.items():
+    for stages, members in by_stages.items():
         rows = [row for at in members for row in picked[at]]
         count, width = len(rows), max(map(len, rows))
-        if count * width > 1:  # filled up, so that shapes repeat
-            width = bucket(width, SOME_PICKS)
-            count = count if stages else bucket(count, SOME_ROWS)  # stages have those they have
+        if count * width > 1:  # padded, so that shapes repeat
+            width = bucket(width, PICK_BUCKET)
+            count = count if stages else bucket(count, ROW_BUCKET)  # stages are not padded
         tables.append(_Table(stages, tuple(members), count, width))
     return tuple(tables)
 
 
-def _spans(requests: Sequence[Request]) -> dict[Reading, range]:
-    """Of each reading all rows, where they are few: which ones are asked about changes with every
-    tick. Of a large one those asked about, and those between."""
+def _spans(requests: Sequence[StatisticsRequest]) -> dict[Reading, range]:
+    """The rows of each reading to take along: all of a small one, because the requested rows change
+    with every tick; of a large one those requested and the rows between them."""
     spans: dict[Reading, range] = {}
     for place in (place for request in requests for place in request.places):
         reading, row, every = place.reading, place.row, range(len(place.reading.logits))
@@ -155,14 +195,14 @@ def _spans(requests: Sequence[Request]) -> dict[Reading, range]:
     return spans
 
 
-def _numbered(
-    requests: Sequence[Request],
+def _indices(
+    requests: Sequence[StatisticsRequest],
     picked: Sequence[list[list[int]]],
     tables: Sequence[_Table],
     spans: Mapping[Reading, range],
 ) -> Tensor:
-    """Of each table where its rows are among those of the spans, and the tokens picked there; still
-    on the host, which hands them over in one piece."""
+    """For each table the indices of its rows among the spans, then the tokens picked there, as one
+    tensor on the host."""
     ends = accumulate(map(len, spans.values()), initial=0)
     firsts = {
         reading: end - span.start for end, (reading, span) in zip(ends, spans.items(), strict=False)
@@ -179,14 +219,14 @@ def _numbered(
 
 
 def _inputs(
-    requests: Sequence[Request], tables: Sequence[_Table], spans: Mapping[Reading, range]
+    requests: Sequence[StatisticsRequest], tables: Sequence[_Table], spans: Mapping[Reading, range]
 ) -> list[Tensor]:
-    """What a device works on: parts of readings, then the stages of each table."""
+    """The tensors to compute from: the fields of each reading, then the stages of each table."""
     read = []
     for reading, span in spans.items():
-        parts = [getattr(reading, name) for name in _PARTS]
+        fields = [getattr(reading, name) for name in _FIELDS]
         whole = len(span) == len(reading.logits)
-        read += parts if whole else [part[span.start : span.stop] for part in parts]
+        read += fields if whole else [field[span.start : span.stop] for field in fields]
     stages = [
         requests[at].stages[stage]
         for table in tables
@@ -196,22 +236,80 @@ def _inputs(
     return read + stages
 
 
-def _ask(spans: int, tables: Sequence[_Table], numbers: Tensor, *inputs: Tensor) -> _Asked:
-    """Work out all numbers of all tables."""
-    kinds, asked = len(_PARTS), []
-    read = [torch.cat(inputs[kind : spans * kinds : kinds]) for kind in range(kinds)]
-    stages, later = iter(inputs[spans * kinds :]), numbers
+def _compute_batch(
+    spans: int, tables: Sequence[_Table], indices: Tensor, *inputs: Tensor
+) -> _Batch:
+    """All statistics of all tables."""
+    count, computed = len(_FIELDS), []
+    fields = [torch.cat(inputs[field : spans * count : count]) for field in range(count)]
+    stages, rest = iter(inputs[spans * count :]), indices
     for table in tables:
-        rows, picked, later = later.tensor_split([table.rows, table.rows * (1 + table.width)])
-        named = {name: part[rows] for name, part in zip(_PARTS, read, strict=True)}
+        rows, picked, rest = rest.tensor_split([table.rows, table.rows * (1 + table.width)])
+        named = {name: field[rows] for name, field in zip(_FIELDS, fields, strict=True)}
         nothing = named["logits"].new_empty(0)
         reading = Reading(**named, told=nothing, hidden=nothing)
-        left = [torch.cat(list(islice(stages, len(table.requests)))) for _ in range(table.stages)]
-        asked.append(asked_of(picked.view(-1, table.width), reading, *left))
-    flat = [part.flatten(1).double() for of_one in asked for part in of_one]
+        scores = [torch.cat(list(islice(stages, len(table.requests)))) for _ in range(table.stages)]
+        computed.append(compute_tables(picked.view(-1, table.width), reading, *scores))
+    flat = [part.flatten(1).double() for parts in computed for part in parts]
     starts = accumulate((part.numel() for part in flat), initial=0)
-    places = iter([Part(start, *part.shape) for start, part in zip(starts, flat, strict=False)])
-    return _Asked(
+    blocks = iter([_Block(start, *part.shape) for start, part in zip(starts, flat, strict=False)])
+    return _Batch(
         torch.cat([part.flatten() for part in flat]),
-        [[next(places) for _ in of_one] for of_one in asked],
+        [[next(blocks) for _ in parts] for parts in computed],
     )
+
+
+def _unpack(host: _HostNumbers, blocks: Sequence[_Block], rows: range, picks: Picks) -> Statistics:
+    """The statistics of one request, which has some of a table's rows."""
+    tokens, log_probs, spread, higher, *of_stages = blocks
+    own = slice(rows.start, rows.stop)
+    raw_entropy, raw_varentropy = (values[own] for values in spread.every(host.numbers))
+    found = {
+        row: _row_probabilities(host, tokens, log_probs, higher.width, rows[row])
+        for row in picked_rows(picks)
+    }
+    statistics = Statistics(
+        rows=found,
+        final_top=0,
+        raw_entropy=raw_entropy,
+        raw_varentropy=raw_varentropy,
+        final_entropy=raw_entropy,
+        kept=[],
+        lowest=[],
+        given=[],
+        ranks=_ranks(picks, found, higher.every(host.numbers, own)),
+    )
+    if not of_stages:
+        return statistics
+    alive, lowest, final_entropy = of_stages
+    given, *kept = (list(map(int, left[own])) for left in alive.every(host.numbers))
+    return statistics._replace(
+        final_top=(tokens.width - higher.width) // 2,  # as many as the model's most probable
+        final_entropy=final_entropy.row(host.numbers, 0)[own],
+        kept=kept,
+        lowest=[values[own] for values in lowest.every(host.probs)],
+        given=given,
+    )
+
+
+def _row_probabilities(
+    host: _HostNumbers, tokens: _Block, log_probs: _Block, picked: int, row: int
+) -> RowProbabilities:
+    """One row, whose first ``picked`` tokens are the picked ones."""
+    per_token = log_probs.width // tokens.width
+    own, probs = log_probs.row(host.numbers, row), log_probs.row(host.probs, row)
+    ids = list(map(int, tokens.row(host.numbers, row)))
+    return RowProbabilities(ids, own[: picked * per_token], probs)
+
+
+def _ranks(picks: Picks, rows: dict[int, RowProbabilities], higher: list[list[float]]) -> list[int]:
+    """Each pick's rank: its place among the most probable tokens, else behind all that are more
+    probable."""
+    columns, ranks = dict.fromkeys(rows, 0), []
+    for row, token in picks:  # a row's picks are its first columns, in order
+        width = len(higher[row])
+        best = rows[row].tokens[width : width + TOP]
+        behind = best.index(token) if token in best else int(higher[row][columns[row]])
+        ranks.append(1 + behind)
+        columns[row] += 1
+    return ranks

@@ -1,7 +1,6 @@
-"""Things that are made when somebody first looks at them.
+"""A tuple whose items are built on first access.
 
-Of most of what a run tells nobody ever looks at more than a little, and to make it takes longer
-than to decide what comes next. Knows when to make. Refuses to know what.
+Most of what a run records is never read, and building it takes longer than deciding the next token.
 """
 
 from __future__ import annotations
@@ -13,38 +12,38 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class LazyTuple(Sequence[T_co]):
-    """A tuple that is not there yet; how long it will be may be known before."""
+    """A tuple whose items are built on first access; its length may be known before."""
 
-    def __init__(self, make: Callable[[], Sequence[T_co]], length: int | None = None) -> None:
-        self._make = make
+    def __init__(self, build: Callable[[], Sequence[T_co]], length: int | None = None) -> None:
+        self._build = build
         self._length = length
 
-    def _all(self) -> tuple[T_co, ...]:
-        made = tuple(self._make())
-        self._make = lambda: made
-        return made
+    def _items(self) -> tuple[T_co, ...]:
+        items = tuple(self._build())
+        self._build = lambda: items
+        return items
 
     @overload
     def __getitem__(self, at: int) -> T_co: ...
     @overload
     def __getitem__(self, at: slice) -> tuple[T_co, ...]: ...
     def __getitem__(self, at: int | slice) -> T_co | tuple[T_co, ...]:
-        return self._all()[at]
+        return self._items()[at]
 
     def __len__(self) -> int:
-        return len(self._all()) if self._length is None else self._length
+        return len(self._items()) if self._length is None else self._length
 
     def __iter__(self) -> Iterator[T_co]:
-        return iter(self._all())
+        return iter(self._items())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._all() == tuple(other)
+        return isinstance(other, Sequence) and self._items() == tuple(other)
 
     def __hash__(self) -> int:
-        return hash(self._all())
+        return hash(self._items())
 
     def __repr__(self) -> str:
-        return repr(self._all())
+        return repr(self._items())
 
-    def __reduce__(self) -> tuple[Any, ...]:  # elsewhere it is there
-        return tuple, (self._all(),)
+    def __reduce__(self) -> tuple[Any, ...]:  # a pickle holds a plain tuple
+        return tuple, (self._items(),)

@@ -1,7 +1,4 @@
-"""Writes one run's trace: steps as they are told, the ledger of ticks, the sequences returned.
-
-Knows the trace and how tokens are spelled. Refuses to know tensors, models and strategies.
-"""
+"""Writes the trace of one run: its steps, what each tick cost, and the returned sequences."""
 
 from __future__ import annotations
 
@@ -13,14 +10,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from engine.trace import Sequence, Step, Stop, Tick, Token, Trace
-from engine.trace.distributions import Observed
+from engine.trace.distributions import Observation
 from engine.trace.lazy_tuple import LazyTuple
-from engine.trace.token_text import Speller
+from engine.trace.token_text import TokenDecoder
 
 
 @dataclass(frozen=True)
-class Heading:
-    """What a trace says before its first step."""
+class TraceHeader:
+    """The fields of a trace that are known before its first step."""
 
     strategy: str
     settings: Mapping[str, Any]
@@ -32,7 +29,7 @@ class Heading:
 
 
 class Entry(NamedTuple):
-    """A step that has its number, and what is known of it before anything was measured."""
+    """A step with its id, before its distribution is computed."""
 
     id: int
     parent: int | None
@@ -42,30 +39,36 @@ class Entry(NamedTuple):
     notes: Mapping[str, Any]
 
 
-class _Written:
-    """A step that was told of."""
+class _WrittenStep:
+    """A step in the trace; its distribution is computed on first access."""
 
     def __init__(
-        self, entry: Entry, text: str, seen: Callable[[], Observed] | None, speller: Speller
+        self,
+        entry: Entry,
+        text: str,
+        observe: Callable[[], Observation] | None,
+        decoder: TokenDecoder,
     ) -> None:
         self.entry = entry
         self._text = text
-        self._seen = seen
-        self._speller = speller
+        self._observe = observe
+        self._decoder = decoder
 
-    def with_event(self, event: str) -> _Written:
-        """The same once something more has happened to it."""
-        return _Written(self.entry._replace(event=event), self._text, self._seen, self._speller)
+    def with_event(self, event: str) -> _WrittenStep:
+        """The same step after a further event."""
+        return _WrittenStep(
+            self.entry._replace(event=event), self._text, self._observe, self._decoder
+        )
 
     @cached_property
     def step(self) -> Step:
-        """The step itself."""
-        entry, seen = self.entry, self._seen() if self._seen else None
+        """The step with its distribution."""
+        entry, seen = self.entry, self._observe() if self._observe else None
         return Step(
             id=entry.id,
             parent=entry.parent,
             tick=entry.tick,
-            token=self._speller.token(entry.token),
+            token=self._decoder.token(entry.token),
             text=self._text,
             event=entry.event,
             raw=seen.raw if seen else None,
@@ -79,20 +82,22 @@ class _Written:
 class Recorder:
     """The trace of a run while it is being written."""
 
-    def __init__(self, heading: Heading, speller: Speller, *, fresh: bool) -> None:
-        self._heading = heading
-        self._speller = speller
-        # Nothing stands before the first token: an encoder-decoder's text, from its beginning.
-        self._fresh = fresh and not heading.prefix
-        self._begun = self._unfinished(heading.prefix)
-        self._steps: list[_Written] = []
+    def __init__(self, header: TraceHeader, decoder: TokenDecoder, *, at_start: bool) -> None:
+        """``at_start``: no text precedes the first token, as in an encoder-decoder."""
+        self._header = header
+        self._decoder = decoder
+        self._at_start = at_start and not header.prefix
+        self._incomplete = self._incomplete_tail(header.prefix)
+        self._steps: list[_WrittenStep] = []
         self._at: dict[tuple[int, int | None, int], int] = {}  # (tree, parent step, token) -> step
-        self._unspelled: dict[int | None, tuple[int, ...]] = {None: self._begun}
+        # The tokens of an incomplete character at the end of each step.
+        self._undecoded: dict[int | None, tuple[int, ...]] = {None: self._incomplete}
         self._changed: dict[int, None] = {}
         self._tips: list[int] = []
         self._ticks: list[Tick] = []
         self._cost = (0, 0, 0)
         self._clock = time.perf_counter()
+        self._decided: float | None = None  # when the first token of the tick was picked
         self._ending: tuple[tuple[Sequence, ...], Stop, str | None] | None = None
 
     def enter(
@@ -103,8 +108,9 @@ class Recorder:
         notes: Mapping[str, Any],
         tree: int = 0,
     ) -> Entry:
-        """Give a token's step its number, to be written later; a place told of before keeps its
-        own."""
+        """Give a token's step its id; a step that exists already keeps it. `write` must follow."""
+        if self._decided is None:
+            self._decided = time.perf_counter()
         id = self._at.setdefault((tree, parent, token), len(self._at))
         self._changed[id] = None
         return Entry(id, parent, len(self._ticks), token, event, notes)
@@ -112,43 +118,44 @@ class Recorder:
     def write(
         self,
         entry: Entry,
-        seen: Callable[[], Observed] | None = None,
+        observe: Callable[[], Observation] | None = None,
         further: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Tell of a step that was entered, with further notes; in the order they were entered. What
-        was seen there is asked for when somebody looks at the step."""
-        fresh = self._fresh and entry.parent is None
-        pending = self._unspelled[entry.parent]
-        text, self._unspelled[entry.id] = self._speller.add(pending, entry.token, fresh=fresh)
+        """Write a step that was entered, in the order of `enter`, with further notes. ``observe``
+        gives what was observed there, when the step is first read."""
+        at_start = self._at_start and entry.parent is None
+        pending = self._undecoded[entry.parent]
+        text, self._undecoded[entry.id] = self._decoder.add(pending, entry.token, at_start=at_start)
         if further:
             entry = entry._replace(notes={**entry.notes, **further})
-        self._put(_Written(entry, text, seen, self._speller))
+        self._put(_WrittenStep(entry, text, observe, self._decoder))
 
     def step_at(self, parent: int | None, token: int, tree: int = 0) -> int | None:
-        """The step told of at a place, if there is one."""
+        """The step of a token after a parent step, if there is one."""
         return self._at.get((tree, parent, token))
 
     def show(self, tips: Iterable[int]) -> None:
-        """Note which texts to show now, by their last steps, the leading one first."""
+        """Set the texts to show now, by their last steps, the leading one first."""
         self._tips = list(tips)
 
     def charge(self, forward_passes: int, nodes: int, draft_passes: int = 0) -> None:
-        """Add to the cost of the tick under way."""
+        """Add to the cost of the current tick."""
         passes, before, drafts = self._cost
         self._cost = (passes + forward_passes, before + nodes, drafts + draft_passes)
 
     def settle(self, *, waited: bool = False) -> None:
-        """Close the tick under way; one that was only waited through goes into the next."""
+        """End the current tick; one in which the run only waited is merged into the next."""
         if waited and not self._changed and self._ending is None:
             return
         now = time.perf_counter()
         passes, nodes, drafts = self._cost
         ms = round((now - self._clock) * 1000, 3)
-        self._ticks.append(Tick(passes, nodes, ms, drafts))
-        self._cost, self._clock = (0, 0, 0), now
+        decided = self._decided and round((self._decided - self._clock) * 1000, 3)
+        self._ticks.append(Tick(passes, nodes, ms, drafts, decided))
+        self._cost, self._clock, self._decided = (0, 0, 0), now, None
 
     def wait(self, seconds: float) -> None:
-        """Leave time out of the tick under way: somebody held the run."""
+        """Exclude a pause from the current tick."""
         self._clock += seconds
 
     def finish(self, ends: Iterable[tuple[int, float | None, Stop]], stop: Stop) -> None:
@@ -161,18 +168,18 @@ class Recorder:
         self._ending = (tuple(self._sequence(*end) for end in ends), stop, None)
 
     def break_off(self, stop: Stop, error: str | None = None) -> None:
-        """End where the run is; the texts shown last are what it returns, less unjudged drafts.
+        """End the run where it is; it returns the texts shown last, without unverified drafts.
 
-        What was entered and cannot be written any more is left out.
+        Steps that were entered and not written are dropped.
         """
         self._changed = {id: None for id in self._changed if id < len(self._steps)}
-        tips = map(self._judged, (tip for tip in self._tips if tip < len(self._steps)))
+        tips = map(self._last_verified, (tip for tip in self._tips if tip < len(self._steps)))
         shown = tuple(self._sequence(tip, None, stop) for tip in tips if tip is not None)
         self._ending = (shown, stop, error)
 
     def texts(self) -> list[list[int]]:
         """The new tokens of every text that may be returned: those shown, the leading one first,
-        then those that have ended."""
+        then the finished ones."""
         ended = (id for id, step in enumerate(self._steps) if step.entry.event == "finished")
         return [[entry.token for entry in self._path(tip)] for tip in (*self._tips, *ended)]
 
@@ -184,12 +191,12 @@ class Recorder:
 
     @property
     def trace(self) -> Trace | None:
-        """The whole record, once the run has ended."""
+        """The trace, once the run has ended."""
         if self._ending is None:
             return None
         sequences, stop, error = self._ending
         return Trace(
-            **vars(self._heading),
+            **vars(self._header),
             steps=_steps(self._steps.copy()),
             ticks=tuple(self._ticks),
             sequences=sequences,
@@ -197,7 +204,7 @@ class Recorder:
             error=error,
         )
 
-    def _put(self, step: _Written) -> None:
+    def _put(self, step: _WrittenStep) -> None:
         id = step.entry.id
         if id == len(self._steps):
             self._steps.append(step)
@@ -205,26 +212,26 @@ class Recorder:
             self._steps[id] = step
         self._changed[id] = None
 
-    def _unfinished(self, prefix: Iterable[Token]) -> tuple[int, ...]:
-        """The tokens at a prefix's end that wait for the rest of a character."""
-        waiting: tuple[int, ...] = ()
+    def _incomplete_tail(self, prefix: Iterable[Token]) -> tuple[int, ...]:
+        """The tokens of an incomplete character at the end of a prefix."""
+        tail: tuple[int, ...] = ()
         for token in prefix:
-            _, waiting = self._speller.add(waiting, token.id)
-        return waiting
+            _, tail = self._decoder.add(tail, token.id)
+        return tail
 
     def _sequence(self, tip: int, score: float | None, stop: Stop) -> Sequence:
         path = self._path(tip)
         ids = tuple(entry.token for entry in path)
         return Sequence(
             token_ids=ids,
-            text=self._speller.text((*self._begun, *ids), fresh=self._fresh),
+            text=self._decoder.text((*self._incomplete, *ids), at_start=self._at_start),
             steps=tuple(entry.id for entry in path),
             stop=stop,
             score=score,
         )
 
-    def _judged(self, tip: int) -> int | None:
-        """The last step on the way to this one that is more than a draft."""
+    def _last_verified(self, tip: int) -> int | None:
+        """The last step on the way to this one that is not merely drafted."""
         at: int | None = tip
         while at is not None and self._steps[at].entry.event == "drafted":
             at = self._steps[at].entry.parent
@@ -240,5 +247,5 @@ class Recorder:
         return path[::-1]
 
 
-def _steps(written: list[_Written]) -> LazyTuple[Step]:
+def _steps(written: list[_WrittenStep]) -> LazyTuple[Step]:
     return LazyTuple(lambda: [each.step for each in written], len(written))

@@ -1,7 +1,7 @@
-"""A trace read round by round: what was drafted, what became of it, and how long it took.
+"""The rounds of a speculative run, read off its trace: what was drafted, what became of it, when.
 
-Knows the notes that speculative strategies leave on their steps, for chains of drafted tokens and
-for trees of them. Refuses to know models, sums and figures. Standard library only, like the trace.
+Reads the notes that speculative strategies leave on their steps, for chains and for trees of
+drafted tokens. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ RESAMPLED, BONUS, PLAIN = CLOSINGS = ("resampled", "bonus", "chosen")
 
 @dataclass(frozen=True)
 class Drafted:
-    """One drafted token. ``p`` is what the target gave it and ``q`` what the drafter did, where it
-    says so; ``draw`` is the random number that decided. ``position`` counts from 1 in its draft;
-    in a tree of drafts all tokens as far from its root share one. ``entropy`` is the target's own
-    there, in nats. What nobody judged, because its round was broken off, counts as ignored."""
+    """One drafted token.
+
+    ``p`` is the target's probability for it and ``q`` the drafter's, if it has one; ``draw`` is the
+    random number that decided. ``position`` counts from 1 in the draft; in a tree, all tokens of
+    one depth share it. ``entropy`` is the target's there, in nats. Tokens of an interrupted round
+    count as ignored.
+    """
 
     step: int
     token: Token
@@ -34,13 +37,13 @@ class Drafted:
     entropy: float | None = None
 
     @property
-    def judged(self) -> bool:
-        """Whether the target decided about it."""
+    def verified(self) -> bool:
+        """Whether the target accepted or rejected it."""
         return self.verdict in (ACCEPTED, REJECTED)
 
     @property
-    def bar(self) -> float | None:
-        """What the draw had to stay below for the token to be kept: p / q, at most 1."""
+    def acceptance_probability(self) -> float | None:
+        """The token is accepted if the draw is below this: p / q, at most 1."""
         if self.p is None or not self.q:
             return None
         return min(1.0, self.p / self.q)
@@ -48,8 +51,8 @@ class Drafted:
 
 @dataclass(frozen=True)
 class Closing:
-    """The token the target itself added to a round: ``resampled`` after a rejection, ``bonus``
-    after a draft kept whole, ``chosen`` where nothing was drafted."""
+    """The token that the target added to a round: ``resampled`` after a rejection, ``bonus`` after
+    a draft that was accepted whole, ``chosen`` where nothing was drafted."""
 
     step: int
     token: Token
@@ -60,76 +63,72 @@ class Closing:
 
 @dataclass(frozen=True)
 class Round:
-    """One round: a draft, its judgement, and the token that closes it; None where the text ended
-    inside the draft, or somebody stopped the run.
+    """One round: a draft, its verification, and the token that closes it. ``closing`` is None where
+    the text ended inside the draft or the run was stopped.
 
-    Times are of this run's ticks, ``began_ms`` on a clock that starts when the prompt was read.
-    ``nodes`` counts the tokens that the target read to judge.
+    Times are measured in the run; ``began_ms`` and ``ended_ms`` count from the moment the prompt
+    was read. ``verify_ms`` is the time from the start of the verification to its verdict: a GPU may
+    draft the next round meanwhile. It is None where draft heads ran in the same tick and the trace
+    does not say when the verdict was known. ``nodes`` counts the tokens that the target evaluated.
     """
 
     number: int
     drafted: tuple[Drafted, ...]
     closing: Closing | None
     began_ms: float
+    ended_ms: float
     draft_ms: float
-    verify_ms: float
+    verify_ms: float | None
     draft_passes: int
     target_passes: int
     nodes: int
 
     @property
-    def ended_ms(self) -> float:
-        """When its tokens were there."""
-        return self.began_ms + self.draft_ms + self.verify_ms
-
-    @property
     def accepted(self) -> tuple[Drafted, ...]:
-        """The drafted tokens that were kept."""
+        """The drafted tokens that were accepted."""
         return tuple(one for one in self.drafted if one.verdict == ACCEPTED)
 
     @property
     def tokens(self) -> int:
-        """How many tokens of the text the round gave."""
+        """How many tokens the round added to the text."""
         return len(self.accepted) + (self.closing is not None)
 
     @property
-    def judged(self) -> frozenset[int]:
-        """The positions at which the target decided."""
-        return frozenset(one.position for one in self.drafted if one.judged)
+    def verified(self) -> frozenset[int]:
+        """The positions at which the target accepted or rejected a token."""
+        return frozenset(one.position for one in self.drafted if one.verified)
 
 
 @dataclass(frozen=True)
 class Share:
-    """How often something was kept of the times it was judged."""
+    """How many tokens were accepted of those that were verified."""
 
     accepted: int
-    judged: int
+    verified: int
 
     @property
     def rate(self) -> float | None:
-        """The share; None where nothing was judged."""
-        return self.accepted / self.judged if self.judged else None
+        """The share; None where nothing was verified."""
+        return self.accepted / self.verified if self.verified else None
 
 
 def rounds(trace: Trace) -> tuple[Round, ...]:
-    """The rounds of a run, in order; none of a run that drafts nothing."""
+    """The rounds of a run, in order; none for a run that drafts nothing."""
     by_number: dict[int, list[Step]] = defaultdict(list)
     for step in trace.steps:
         if "round" in step.notes:
             by_number[step.notes["round"]].append(step)
-    numbers = sorted(by_number)
-    inside = {number: _inside(by_number[number]) for number in numbers}
+    heads_ms = {number: _heads_ms(steps) for number, steps in by_number.items()}
     found: list[Round] = []
-    spent, clock = 1, 0.0  # the first tick is the prompt's
-    for place, number in enumerate(numbers):
+    first, clock = 1, 0.0  # the first tick is the prompt's
+    for number in sorted(by_number):
         steps = by_number[number]
-        until = max(spent, max(step.tick for step in steps) + 1)
-        ticks = trace.ticks[spent:until]
-        following = numbers[place + 1 : place + 2]
-        # The heads of the next round ran in this one's last tick, once its verdict was known.
-        borrowed = sum(inside[next] for next in following) if ticks else 0.0
-        found.append(_round(number, steps, ticks, clock, inside[number], borrowed))
-        spent, clock = until, found[-1].ended_ms
+        end = max(first, max(step.tick for step in steps) + 1)
+        ticks = trace.ticks[first:end]
+        # Draft heads run at the end of a tick, once its round is decided.
+        shared = bool(heads_ms.get(number + 1))
+        found.append(_round(number, steps, ticks, clock, heads_ms[number], shared))
+        first, clock = end, clock + sum(tick.ms for tick in ticks)
     return tuple(found)
 
 
@@ -138,28 +137,28 @@ def needs(trace: Trace) -> bool:
     return any(step.notes.get("verdict") in VERDICTS for step in trace.steps)
 
 
-def by_position(told: Iterable[Round]) -> tuple[Share, ...]:
-    """How often the first, the second, the third … drafted token was kept of the times one was
-    judged there: a later one is judged only where all before it were kept."""
-    judged: dict[int, int] = defaultdict(int)
+def by_position(rounds: Iterable[Round]) -> tuple[Share, ...]:
+    """The acceptance rate of the first, second, third … drafted token. A later one is only verified
+    where all before it were accepted."""
+    verified: dict[int, int] = defaultdict(int)
     accepted: dict[int, int] = defaultdict(int)
-    for one in told:
-        for position in one.judged:
-            judged[position] += 1
+    for one in rounds:
+        for position in one.verified:
+            verified[position] += 1
         for position in {drafted.position for drafted in one.accepted}:
             accepted[position] += 1
-    last = max(judged, default=0)
-    return tuple(Share(accepted[at], judged[at]) for at in range(1, last + 1))
+    last = max(verified, default=0)
+    return tuple(Share(accepted[at], verified[at]) for at in range(1, last + 1))
 
 
 def prompt_ms(trace: Trace) -> float:
-    """What reading the prompt took: nothing where it was known from a run before."""
+    """The time it took to evaluate the prompt; 0 where it was cached."""
     first = trace.ticks[:1]
     return sum(tick.ms for tick in first if tick.forward_passes or tick.draft_passes)
 
 
 def arrivals(trace: Trace) -> tuple[float, ...]:
-    """When each token of the best text was there, in ms since the prompt was read: tokens of one
+    """When each token of the best text was known, in ms since the prompt was read. Tokens of one
     round arrive together."""
     if not trace.sequences:
         return ()
@@ -170,8 +169,8 @@ def arrivals(trace: Trace) -> tuple[float, ...]:
     return tuple(ends[trace.steps[id].tick] for id in trace.sequences[0].steps)
 
 
-def _inside(steps: Sequence[Step]) -> float:
-    """How long drafting took inside the strategy, where no pass of a draft model tells it."""
+def _heads_ms(steps: Sequence[Step]) -> float:
+    """How long draft heads took for a round; the passes of a draft model have their own ticks."""
     return sum(float(step.notes.get("draft_ms", 0.0)) for step in steps)
 
 
@@ -179,23 +178,28 @@ def _round(
     number: int,
     steps: Sequence[Step],
     ticks: Sequence[Tick],
-    began: float,
-    inside: float,
-    borrowed: float,
+    clock: float,
+    heads_ms: float,
+    shared: bool,
 ) -> Round:
+    """A round whose first tick began at ``clock``; ``shared``: the next round's draft heads ran in
+    its last tick."""
     drafting = [tick for tick in ticks if tick.draft_passes and not tick.forward_passes]
-    judging = [tick for tick in ticks if tick.forward_passes or not tick.draft_passes]
-    verify = sum(tick.ms for tick in judging) - borrowed
+    verifying = [tick for tick in ticks if tick.forward_passes or not tick.draft_passes]
+    *before, last = [tick.ms for tick in verifying] or [0.0]
+    decided = verifying[-1].decided_ms if verifying and shared else last
+    elapsed = sum(tick.ms for tick in ticks)
     return Round(
         number=number,
         drafted=_drafted(steps),
         closing=_closing(steps),
-        began_ms=began,
-        draft_ms=sum(tick.ms for tick in drafting) + inside,
-        verify_ms=max(0.0, verify),
+        began_ms=clock - heads_ms if ticks else clock,
+        ended_ms=clock + elapsed - (0.0 if decided is None else last - decided),
+        draft_ms=sum(tick.ms for tick in drafting) + heads_ms,
+        verify_ms=None if decided is None else sum(before) + decided,
         draft_passes=sum(tick.draft_passes for tick in ticks),
         target_passes=sum(tick.forward_passes for tick in ticks),
-        nodes=sum(tick.nodes for tick in judging),
+        nodes=sum(tick.nodes for tick in verifying),
     )
 
 

@@ -1,8 +1,4 @@
-"""How tokens are written: what one says alone, and what it adds to the text before it.
-
-Knows tokenizers. Refuses to know runs and traces. Spaces survive, and so do characters that are
-split over several tokens.
-"""
+"""Decodes tokens to text, one by one: spaces and characters split over several tokens survive."""
 
 from __future__ import annotations
 
@@ -14,52 +10,52 @@ from transformers import PreTrainedTokenizerBase
 
 from engine.trace.types import Token
 
-BROKEN = "\N{REPLACEMENT CHARACTER}"  # what decoding gives for bytes that are no character yet
-LONGEST = 4  # bytes of the longest character, hence the most tokens one can be spread over
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # what decoding gives for part of a character
+LONGEST = 4  # bytes of the longest UTF-8 character, hence the most tokens it is split over
 
 
-class Speller:
-    """Writes the tokens of one tokenizer."""
+class TokenDecoder:
+    """Decodes the tokens of one tokenizer."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        # Some tokenizers drop the space at the start of a text, so texts are read behind a token.
+        # Some tokenizers drop a leading space, so texts are decoded behind another token.
         self._anchor: list[int] = tokenizer("a", add_special_tokens=False).input_ids[-1:]
         self._anchor_text = self._decode(self._anchor)
         self.token = lru_cache(maxsize=None)(self._token)
         self.add = lru_cache(maxsize=100_000)(self._add)
 
-    def text(self, ids: Sequence[int], *, fresh: bool = False) -> str:
-        """The text of a sequence, special tokens included; ``fresh``: nothing stands before it."""
+    def text(self, ids: Sequence[int], *, at_start: bool = False) -> str:
+        """The text of a sequence, special tokens included; ``at_start``: nothing precedes it."""
         whole = self._decode([*self._anchor, *ids])
-        if fresh or not whole.startswith(self._anchor_text):
+        if at_start or not whole.startswith(self._anchor_text):
             return self._decode(ids)
         return whole[len(self._anchor_text) :]
 
     def ids(self, text: str) -> list[int]:
-        """The tokens that spell a text which stands behind another one."""
+        """The tokens of a text that follows another one."""
         ids: list[int] = self._tokenizer(text, add_special_tokens=False).input_ids
         if self.text(ids) == text:
             return ids
-        # Some tokenizers put a space before every text; behind a line's end they put none.
+        # Some tokenizers put a space before every text, but none after a newline.
         behind: list[int] = self._tokenizer("\n" + text, add_special_tokens=False).input_ids
         tails = (behind[start:] for start in range(1, len(behind)))
         return next((tail for tail in tails if self.text(tail) == text), ids)
 
     def _add(
-        self, pending: tuple[int, ...], token: int, *, fresh: bool = False
+        self, pending: tuple[int, ...], token: int, *, at_start: bool = False
     ) -> tuple[str, tuple[int, ...]]:
-        """The text a token adds, and the tokens that still wait for the rest of a character."""
+        """The text that a token adds, and the tokens of a character that is still incomplete."""
         ids = (*pending, token)
-        text = self.text(ids, fresh=fresh)
-        if text.endswith(BROKEN) and len(ids) < LONGEST:
+        text = self.text(ids, at_start=at_start)
+        if text.endswith(INCOMPLETE) and len(ids) < LONGEST:
             return "", ids
         return text, ()
 
     def _token(self, id: int) -> Token:
-        """A token alone, by its text or, where that is none, by its bytes."""
+        """A single token with its text or, if it has none of its own, its bytes."""
         text = self.text([id])
-        if not text or BROKEN in text:
+        if not text or INCOMPLETE in text:
             piece = str(self._tokenizer.convert_ids_to_tokens(id))
             text = "".join(f"<0x{byte:02X}>" for byte in _bytes(piece)) or piece
         return Token(id, text)
@@ -72,15 +68,15 @@ class Speller:
         return text
 
 
-class Numbers(Speller):
-    """Writes tokens by their ids, where there is no tokenizer."""
+class IdDecoder(TokenDecoder):
+    """Writes tokens as their ids, where there is no tokenizer."""
 
     def __init__(self) -> None:
         self.token = lru_cache(maxsize=None)(self._token)
         self.add = lru_cache(maxsize=None)(self._add)
 
-    def text(self, ids: Sequence[int], *, fresh: bool = False) -> str:
-        """The ids, apart."""
+    def text(self, ids: Sequence[int], *, at_start: bool = False) -> str:
+        """The ids, separated by spaces."""
         return "".join(f" {id}" for id in ids)
 
     def _token(self, id: int) -> Token:
@@ -88,7 +84,7 @@ class Numbers(Speller):
 
 
 def _bytes(piece: str) -> bytes:
-    """The bytes a vocabulary entry stands for, in either of the two ways they are written."""
+    """The bytes of a vocabulary entry, in either of the two notations that tokenizers have."""
     if match := re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", piece):
         return bytes.fromhex(match[1])
     table = _byte_alphabet()

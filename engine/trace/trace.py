@@ -1,12 +1,12 @@
-"""The trace: everything a run did, as one record that strategies write and everything else reads.
+"""The trace: the record of everything a run did.
 
-Standard library only. A trace can be saved, shared and re-opened without a model.
+Standard library only. A trace can be saved, shared and opened again without a model.
 
     Trace ── prompt (Token, …)
-          ├─ steps (Step, …)          a trie: every step names its parent, so one shape holds
+          ├─ steps (Step, …)          a tree: every step names its parent, so one structure holds
           │    └─ distribution        a chain, a beam tree and a draft with its rejections
           │         └─ candidates
-          ├─ ticks (Tick, …)          the ledger of costs: totals are their sums
+          ├─ ticks (Tick, …)          costs, one entry per round of the loop
           └─ sequences (Sequence, …)  what was returned, best first
 """
 
@@ -27,8 +27,8 @@ from engine.trace.types import Sequence, Step, Stop, Tick, Token
 class Trace:
     """A whole run.
 
-    ``prefix`` is what stood after the prompt before the run began, where it goes on from a text
-    that was there: steps and sequences tell of what came after it.
+    ``prefix`` is text after the prompt that the run continued from; steps and sequences do not
+    include it.
     """
 
     strategy: str
@@ -37,7 +37,7 @@ class Trace:
     model: str
     prompt: str
     prompt_tokens: tuple[Token, ...]
-    steps: abc.Sequence[Step]  # made when somebody first looks at them
+    steps: abc.Sequence[Step]  # built on first access
     ticks: tuple[Tick, ...]
     sequences: tuple[Sequence, ...]
     stop: Stop
@@ -51,12 +51,12 @@ class Trace:
 
     @property
     def forward_passes(self) -> int:
-        """Model calls made for this run, those of a draft model apart."""
+        """The model's forward passes for this run, without those of a draft model."""
         return sum(tick.forward_passes for tick in self.ticks)
 
     @property
     def draft_passes(self) -> int:
-        """Calls of a draft model made for this run."""
+        """A draft model's forward passes for this run."""
         return sum(tick.draft_passes for tick in self.ticks)
 
     @property
@@ -78,12 +78,12 @@ class Trace:
         return tuple(reversed(path))
 
     def to_json(self) -> str:
-        """The trace as compact JSON; ``from_json`` gives an equal trace back."""
+        """The trace as compact JSON; `from_json` returns an equal trace."""
         return json.dumps(encode(vars(self)), separators=(",", ":"), allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> Trace:
-        """Read what ``to_json`` wrote."""
+        """Read what `to_json` wrote."""
         return Trace(**decode(parse(text)))
 
     def save(self, path: str | Path) -> None:
@@ -98,10 +98,10 @@ class Trace:
 
 @dataclass(frozen=True)
 class Update:
-    """News of one run while it goes on: the steps that are new or changed since the last update.
+    """The steps of one run that are new or changed since its last update.
 
-    ``lead`` is the last step of the text to show now; it may move to another branch. ``trace``
-    comes with the last update of the run.
+    ``lead`` is the last step of the text to show now; it may move to another branch. The run's last
+    update has its ``trace``.
     """
 
     run: int

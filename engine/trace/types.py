@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 # The last thing that happened to a step.
 EVENTS = (
-    "chosen",  # taken by a strategy that follows one path, or kept as a running beam
-    "pruned",  # a candidate that lost its place
+    "chosen",  # picked on a single path, or kept as a running beam
+    "pruned",  # a candidate that was dropped
     "finished",  # ended a hypothesis
     "drafted",
     "accepted",
@@ -22,46 +22,49 @@ EVENTS = (
     "resampled",
     "bonus",
     "returned",  # ended a hypothesis that is one of the returned sequences
-    "given",  # a token of a text that was there: scored, not chosen
+    "given",  # a token of a given text: scored, not chosen
 )
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token id and its spelling: spaces kept, bytes that are no character alone as ``<0xF0>``."""
+    """A token id and its text: spaces are kept, partial UTF-8 characters written as ``<0xF0>``."""
 
     id: int
     text: str
 
 
 class Candidate(NamedTuple):
-    """One token a distribution could have given, and its probability at every stage.
+    """One possible next token, and its probability at every stage.
 
-    A tuple, as there are many: a dataclass takes longer to make.
+    A tuple, because there are many and a dataclass takes longer to build.
     """
 
     token: Token
-    raw: float  # as the model gave it
+    raw: float | None  # as the model gave it; None = not captured
     stages: tuple[float, ...]  # after each of the distribution's processors; 0.0 = cut
     final: float  # as the strategy used it; 0.0 = cut
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """The next-token distribution at one place, from the model's own to the one finally used.
+    """The next-token distribution at one step, from the model's own to the one finally used.
 
     Entropies are in nats. ``candidates`` are the most probable tokens before and after the
-    processors, so that what was cut stays visible; ``kept`` counts the tokens that still could
-    have been chosen.
+    processors, so that tokens that were cut stay visible; ``kept`` counts the tokens that could
+    still have been chosen.
 
-    Of each processor ``kept_after`` counts the tokens it left, and ``cutoffs`` has the smallest
+    ``kept_after`` counts the tokens that each processor left, and ``cutoffs`` has the smallest
     probability before it of a token it kept (None where it cut none). ``raw_varentropy`` is the
     variance of the model's surprisal, in square nats. Traces of version 1 have none of the three.
+
+    ``raw_entropy``, ``raw_varentropy`` and the candidates' ``raw`` are None where custom decoding
+    code used the model in a way that was not captured.
     """
 
-    candidates: abc.Sequence[Candidate]  # made when somebody first looks at them
+    candidates: abc.Sequence[Candidate]  # built on first access
     processors: tuple[str, ...]
-    raw_entropy: float
+    raw_entropy: float | None
     final_entropy: float
     kept: int
     raw_varentropy: float | None = None
@@ -71,16 +74,15 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Step:
-    """One token at one place of the run's trie.
+    """One token in the run's tree of tokens.
 
     ``raw`` and ``final`` are log-probabilities of this token, as the model gave it and as the
     strategy used it (None: a processor had cut it). ``rank`` counts from 1 in the model's own
-    order. ``text`` is what the token adds to its path: empty while a character is still
-    incomplete. ``notes`` hold the numbers only this strategy knows.
+    order. ``text`` is what the token adds to the text: empty while a character is incomplete.
+    ``notes`` are the strategy's own numbers.
 
-    A decoding of somebody's own may take tokens in ways that cannot be seen: then there is no
-    ``distribution``, nor a ``raw`` and a ``rank``. Nor are there any of a token in a tree of drafts
-    that nobody judged.
+    ``raw``, ``rank`` and ``distribution`` are None where they were not captured: in custom decoding
+    code, and for drafted tokens of a tree that were discarded after a rejection.
     """
 
     id: int
@@ -97,29 +99,32 @@ class Step:
 
     @property
     def probability(self) -> float | None:
-        """What the model gave the token."""
+        """The model's probability of the token; None where it was not captured."""
         return None if self.raw is None else math.exp(self.raw)
 
     @property
     def used(self) -> float | None:
-        """The probability the token finally had; None where it was cut or nobody saw."""
+        """The probability the token finally had; None where it was cut or not captured."""
         return None if self.final is None else math.exp(self.final)
 
 
 @dataclass(frozen=True)
 class Tick:
-    """What one round of asking the model cost this run.
+    """What one round of the loop cost this run.
 
-    ``forward_passes`` counts calls of the model made for this run, processors' own calls included,
+    ``forward_passes`` counts the model's forward passes for this run, those of processors included,
     ``draft_passes`` those of a draft model or of the model's first layers, ``nodes`` the tokens
-    evaluated by either. ``ms`` is wall time from the previous tick to this one's
-    decision, whoever else shared it.
+    evaluated by either. ``ms`` is the wall time since the previous tick, shared with all runs of
+    the comparison. ``decided_ms`` is the part of it until the first token was picked: what follows
+    is the strategy's own work, for example drafting. None where no token was picked, and in traces
+    of earlier versions.
     """
 
     forward_passes: int
     nodes: int
     ms: float
     draft_passes: int = 0
+    decided_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Sequence:
-    """A returned sequence: new tokens only. ``steps`` is its path through the trace."""
+    """A returned sequence, new tokens only; ``steps`` are their ids in the trace."""
 
     token_ids: tuple[int, ...]
     text: str

@@ -17,7 +17,7 @@ from torch import Tensor
 from engine.accel.graph_calls import GraphCalls
 from engine.errors import PlaygroundError
 from engine.prompt import Prompt
-from engine.trace.gpu_statistics import Measuring
+from engine.trace.gpu_statistics import BatchedStatistics
 from engine.trie.backend import Backend, Place
 from engine.trie.batching import Job, PassBatching
 from engine.trie.cell import Cell
@@ -33,7 +33,7 @@ class Evaluator:
     def __init__(self, backend: Backend, lock: threading.Lock | None = None) -> None:
         self.backend = backend
         self.lock = lock or threading.Lock()
-        self.measuring = Measuring()  # of what this model says
+        self.statistics = BatchedStatistics()  # of what this model says
         self.graph_calls = GraphCalls()
         self.batching = PassBatching()
         self._prompts: OrderedDict[tuple[tuple[int, ...], ...], Prompt] = OrderedDict()

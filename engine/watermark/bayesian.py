@@ -1,18 +1,17 @@
-"""SynthID's Bayesian detector, where somebody brings a trained one (Dathathri et al. 2024).
+"""Runs a trained Bayesian detector for SynthID watermarks (Dathathri et al. 2024).
 
-Knows transformers' `BayesianDetectorModel` in a folder on this machine: safetensors only, nothing
-of it is run as code. Refuses to train one, and to fetch one.
+The detector is a folder on this machine, as `BayesianDetectorModel.save_pretrained` writes it:
+safetensors only, no code of it is run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import transformers
+from safetensors.torch import load_file
 from transformers import (
     BayesianDetectorConfig,
     BayesianDetectorModel,
@@ -25,15 +24,15 @@ from engine.settings import Limits
 from engine.watermark import config as marks
 from engine.watermark import retokenize, synthid
 
-MOST_TOKENS = 20_000  # it holds depth x depth numbers for each
+MOST_TOKENS = 20_000  # the detector needs depth × depth numbers for each
 
 
 class Posterior(NamedTuple):
-    """How probable the detector thinks a mark is, and on how many tokens it looked."""
+    """The probability of a watermark, and the number of tokens it is based on."""
 
     probability: float
     tokens_scored: int
-    written_by: str | None  # the model whose texts it was trained on, where it says so
+    written_by: str | None  # the model whose texts the detector was trained on, if it says so
 
 
 def bayesian(
@@ -44,22 +43,21 @@ def bayesian(
     limits: Limits | None = None,
     **fields: Any,
 ) -> Posterior:
-    """Ask the detector in a folder about a text. ``fields`` are those of
-    `SynthIDTextWatermarkingConfig`; what is not given is as the detector was trained with."""
-    marks.checked("synthid", fields, limits)
-    with _bar_hidden():
-        detector, trained = _load(Path(folder).expanduser())
-    config = marks.checked("synthid", {**trained, **fields}, limits)
-    assert isinstance(config, SynthIDTextWatermarkingConfig), "the scheme has this config only"
+    """The posterior probability of a watermark, by the detector in a folder. ``fields`` are those
+    of `SynthIDTextWatermarkingConfig`; the others are as the detector was trained."""
+    marks.build_config("synthid", fields, limits)
+    detector, trained = _load(Path(folder).expanduser())
+    config = marks.build_config("synthid", {**trained, **fields}, limits)
+    assert isinstance(config, SynthIDTextWatermarkingConfig), "the config of this scheme"
     if (keys := len(config.keys)) != (depth := detector.config.watermarking_depth):
-        raise PlaygroundError(f"this detector knows {depth} layers; there are {keys} keys")
+        raise PlaygroundError(f"the detector has {depth} layers and there are {keys} keys")
     ids = retokenize.ids_of(model, text, limits or Limits())
     if len(ids) > MOST_TOKENS:
         raise PlaygroundError(
-            f"the text has {len(ids)} tokens; a Bayesian detector reads at most {MOST_TOKENS}"
+            f"the text has {len(ids)} tokens; the limit of a Bayesian detector is {MOST_TOKENS}"
         )
-    judged = synthid.judge(model, ids, config)
-    rows = [judged.coins[at] for at in judged.scored(once=False)]
+    scored = synthid.score_g_values(model, ids, config)
+    rows = [scored.trials[at] for at in scored.scored(once=False)]
     if not rows:
         raise PlaygroundError(f"a text of {len(ids)} tokens is too short to say")
     g_values = torch.tensor([rows])  # (1, tokens, layers)
@@ -69,38 +67,29 @@ def bayesian(
 
 
 def _load(folder: Path) -> tuple[Any, dict[str, Any]]:
-    """The detector, and the watermark it was trained on, where it says so."""
+    """The detector, and the fields of the watermark it was trained on, if it says so."""
     if not folder.is_dir():
         raise PlaygroundError(f"there is no folder {str(folder)!r} with a Bayesian detector")
-    here: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        config: Any = BayesianDetectorConfig.from_pretrained(folder, **here)
+        config: Any = BayesianDetectorConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
         depth = getattr(config, "watermarking_depth", None)
         if type(depth) is not int or not 1 <= depth <= marks.MOST_KEYS:
-            raise PlaygroundError(f"{str(folder)!r} holds no Bayesian detector")
-        load: Any = BayesianDetectorModel.from_pretrained
-        detector, info = load(
-            folder, config=config, use_safetensors=True, output_loading_info=True, **here
-        )
+            raise PlaygroundError(f"{str(folder)!r} does not contain a Bayesian detector")
+        untyped: Any = BayesianDetectorModel  # transformers has no types here
+        detector = untyped(config)
+        # Not `from_pretrained`: its progress bar can only be hidden for the whole process.
+        state = load_file(folder / "model.safetensors")
+        missing = sorted(detector.load_state_dict(state, strict=False).missing_keys)
     except PlaygroundError:
         raise
     except Exception as error:  # a foreign checkpoint can make the libraries raise anything
         first = str(error).split("\n")[0]
         raise PlaygroundError(f"cannot load {str(folder)!r}: {first}") from error
-    if missing := sorted(info["missing_keys"]):
-        raise PlaygroundError(f"{str(folder)!r} lacks {', '.join(missing)}: no Bayesian detector")
+    if missing:
+        raise PlaygroundError(
+            f"{str(folder)!r} lacks {', '.join(missing)}: it is not a Bayesian detector"
+        )
     trained = getattr(config, "watermarking_config", None)
     return detector.eval(), dict(trained) if isinstance(trained, dict) else {}
-
-
-@contextmanager
-def _bar_hidden() -> Iterator[None]:
-    """A bar is for a download."""
-    logging: Any = transformers.logging  # its functions carry no annotations
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

@@ -1,7 +1,7 @@
-"""The two kinds of watermark and their settings, declared once for writing and for detecting.
+"""The settings of both kinds of watermark, used for generation and for detection.
 
-Knows the fields of transformers' watermarking configs and what each may hold: transformers itself
-finds out too late, or not at all. Refuses to know how a mark is written or found.
+The fields are those of transformers' watermarking configs, with limits that are checked before a
+run: transformers rejects invalid values late or not at all.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from engine.settings import Limits, Setting, check, setting, settings_of
 GREEN_SCHEMES = ("lefthash", "selfhash")
 SCHEMES = (*GREEN_SCHEMES, "synthid")
 
-# One layer of the tournament each. Public, so a secret mark needs keys of its own.
+# The default keys, one per tournament layer. They are public: a secret watermark needs others.
 KEYS = (654, 400, 836, 123, 340, 443, 597, 160, 57, 29)
 
-_LOW, _HIGH = -(2**63), 2**63 - 1  # what a random generator can be seeded with
+_LOW, _HIGH = -(2**63), 2**63 - 1  # valid seeds of a torch.Generator
 
 Config = WatermarkingConfig | SynthIDTextWatermarkingConfig
 
@@ -30,13 +30,18 @@ Config = WatermarkingConfig | SynthIDTextWatermarkingConfig
 class GreenList:
     """The fields of `WatermarkingConfig` (Kirchenbauer et al. 2023)."""
 
-    greenlist_ratio: float = setting(0.25, "The share of green tokens.", low=0.001, high=0.999)
-    bias: float = setting(
-        2.0, "What is added to the scores of green tokens.", low=-100.0, high=100.0
+    greenlist_ratio: float = setting(
+        0.25, "Share of the vocabulary on the green list.", low=0.001, high=0.999
     )
-    hashing_key: int = setting(15485863, "The key of the green lists.", low=_LOW, high=_HIGH)
-    seeding_scheme: str = setting("lefthash", "How they are seeded.", choices=GREEN_SCHEMES)
-    context_width: int = setting(1, "How many tokens seed a list.", low=1, high=512)
+    bias: float = setting(2.0, "Added to the logits of green tokens.", low=-100.0, high=100.0)
+    hashing_key: int = setting(15485863, "Secret key of the green lists.", low=_LOW, high=_HIGH)
+    seeding_scheme: str = setting(
+        "lefthash",
+        "What seeds a green list: the tokens before it (lefthash), or also the token itself "
+        "(selfhash).",
+        choices=GREEN_SCHEMES,
+    )
+    context_width: int = setting(1, "Number of tokens that seed a green list.", low=1, high=512)
 
 
 @dataclass(frozen=True)
@@ -44,20 +49,25 @@ class SynthID:
     """The fields of `SynthIDTextWatermarkingConfig` (Dathathri et al. 2024)."""
 
     ngram_len: int = setting(
-        5, "A token and those before it that seed its g-values.", low=2, high=64
+        5, "Length of the n-gram that seeds the g-values of its last token.", low=2, high=64
     )
-    keys: Any = setting(KEYS, "A key for each layer of the tournament.", kind=object)
+    keys: Any = setting(KEYS, "One integer key per tournament layer.", kind=object)
     context_history_size: int = setting(
-        1024, "How far back a repeated context is noticed, and left unmarked.", low=1, high=2**20
+        1024,
+        "Number of past contexts to remember; a repeated context is not marked again.",
+        low=1,
+        high=2**20,
     )
-    sampling_table_seed: int = setting(
-        0, "What the table of coin flips is drawn from.", low=_LOW, high=_HIGH
+    sampling_table_seed: int = setting(0, "Seed of the table of random bits.", low=_LOW, high=_HIGH)
+    sampling_table_size: int = setting(
+        2**16, "Number of random bits in that table.", low=2, high=2**24
     )
-    sampling_table_size: int = setting(2**16, "How many coin flips it holds.", low=2, high=2**24)
     skip_first_ngram_calls: bool = setting(
-        False, "Leave the first tokens unmarked, whose context is not whole."
+        False, "Do not mark the first tokens, whose context is incomplete."
     )
-    debug_mode: bool = setting(False, "Mark as if every token were as probable as any other.")
+    debug_mode: bool = setting(
+        False, "Mark as if all tokens were equally probable (for debugging)."
+    )
 
 
 GREEN_LIST = settings_of(GreenList)
@@ -66,17 +76,18 @@ MOST_KEYS = 64
 
 
 def settings_for(scheme: str) -> dict[str, Setting]:
-    """The settings a scheme has, by name."""
+    """The settings of a scheme, by name."""
     if scheme not in SCHEMES:
         near = did_you_mean(scheme, SCHEMES) if isinstance(scheme, str) else ""
-        raise PlaygroundError(f"unknown scheme {scheme!r}{near}; it must be one of {_named()}")
+        names = ", ".join(map(repr, SCHEMES))
+        raise PlaygroundError(f"unknown scheme {scheme!r}{near}; it must be one of {names}")
     if scheme == "synthid":
         return SYNTHID
     return {name: one for name, one in GREEN_LIST.items() if name != "seeding_scheme"}
 
 
-def checked(scheme: str, fields: Mapping[str, Any], limits: Limits | None = None) -> Config:
-    """A scheme's config with these fields; what is not given is as the scheme has it."""
+def build_config(scheme: str, fields: Mapping[str, Any], limits: Limits | None = None) -> Config:
+    """The config of a scheme with these fields, checked; the others have their defaults."""
     known = settings_for(scheme)
     given = check(fields, known, limits or Limits(), "a watermark")
     if scheme != "synthid":
@@ -86,8 +97,8 @@ def checked(scheme: str, fields: Mapping[str, Any], limits: Limits | None = None
     return SynthIDTextWatermarkingConfig(**given)
 
 
-def mark_to_write(fields: Any) -> Config:
-    """The watermark that ``watermarking_config`` asks for: only SynthID has an n-gram length."""
+def parse_watermark(fields: Any) -> Config:
+    """The config for a value of ``watermarking_config``: SynthID's if it has ``ngram_len``."""
     if isinstance(fields, Config):
         fields = fields.to_dict()
     if not isinstance(fields, Mapping):
@@ -97,8 +108,8 @@ def mark_to_write(fields: Any) -> Config:
             given = check(fields, GREEN_LIST, Limits(), "a watermark")
             return WatermarkingConfig(**given)
         if "keys" not in fields:
-            raise PlaygroundError("SynthID needs keys, one whole number for each of its layers")
-        return checked("synthid", fields)
+            raise PlaygroundError("SynthID needs keys, one integer per layer")
+        return build_config("synthid", fields)
     except PlaygroundError as error:
         raise PlaygroundError(f"watermarking_config is {dict(fields)!r}: {error}") from error
 
@@ -108,10 +119,6 @@ def _keys(given: Any) -> list[int]:
     whole = all(type(key) is int and _LOW <= key <= _HIGH for key in keys)
     if not whole or not 1 <= len(keys) <= MOST_KEYS:
         raise PlaygroundError(
-            f"keys is {given!r}; it must be a list of 1 to {MOST_KEYS} whole numbers of 64 bits"
+            f"keys is {given!r}; it must be a list of 1 to {MOST_KEYS} 64-bit integers"
         )
     return keys
-
-
-def _named() -> str:
-    return ", ".join(map(repr, SCHEMES))

@@ -1,8 +1,6 @@
-"""Watermark detection: a text in, a verdict on every token and on the whole out.
+"""Detects a watermark in a text: a verdict on every token and on the whole.
 
-Knows which scheme judges tokens, and that a run's tokens are not those its text is read in. Refuses
-to know where a text came from. Counts, z-scores and p-values of green lists are those of
-transformers' `WatermarkDetector`.
+Counts, z-scores and p-values of green lists are those of transformers' `WatermarkDetector`.
 """
 
 from __future__ import annotations
@@ -20,12 +18,12 @@ from engine.watermark import config as marks
 from engine.watermark import retokenize, statistics, synthid
 from engine.watermark.config import SCHEMES
 from engine.watermark.detection import Detection, Layers, RoundTrip
-from engine.watermark.token_scores import Judged, judge_green
+from engine.watermark.token_scores import ScoredText, score_green_list
 from engine.watermark.windows import over_length, scan
 
 __all__ = ["SCHEMES", "Detection", "detect", "over_length", "scan"]
 
-HIGHEST = 1000.0  # z-score that can be asked for
+HIGHEST = 1000.0  # the largest z_threshold
 
 
 def detect(
@@ -38,53 +36,53 @@ def detect(
     limits: Limits | None = None,
     **fields: Any,
 ) -> Detection:
-    """Look for a watermark in a text, or in the tokens it was written in, without its prompt.
+    """Detect a watermark in a text or in the tokens of a run, without its prompt.
 
     ``fields`` are those of `WatermarkingConfig` or, for ``synthid``, those of
-    `SynthIDTextWatermarkingConfig`. A text of tokens is also read again as a mere text.
+    `SynthIDTextWatermarkingConfig`. Tokens are also decoded, encoded and scored again, as a
+    detector would see them in a text.
     """
     limits = limits or Limits()
     _check(z_threshold, ignore_repeated)
-    config = marks.checked(scheme, fields, limits)
+    config = marks.build_config(scheme, fields, limits)
     ids = retokenize.ids_of(model, text, limits)
-    judged = _judge(model, ids, config, limits)
-    both = [judged.score(once=once) for once in (False, True)]
-    score, independent = both[ignore_repeated], judged.independent()
+    scored = _scored(model, ids, config, limits)
+    both = [scored.score(once=once) for once in (False, True)]
+    score, independent = both[ignore_repeated], scored.independent()
     trip = None
     if not isinstance(text, str):
-        read = retokenize.again(model, ids)
-        again = _judge(model, read, config, limits)
+        read = retokenize.round_trip(model, ids)
+        again = _scored(model, read, config, limits)
         found = again.score(once=ignore_repeated)
         survived = retokenize.survivors(model, ids, read)
-        verdict = statistics.verdict(found, again.independent(), z_threshold, again.chance)
+        verdict = statistics.verdict(found, again.independent(), z_threshold, again.null)
         trip = RoundTrip(len(ids), survived, found, verdict)
     return Detection(
         scheme=scheme,
         **asdict(score),
         marked=score.tokens_scored > 0 and score.z_score > z_threshold,
-        verdict=statistics.verdict(score, independent, z_threshold, judged.chance),
+        verdict=statistics.verdict(score, independent, z_threshold, scored.null),
         z_threshold=z_threshold,
         ignore_repeated=ignore_repeated,
         settings=config.to_dict(),
         with_repeats=both[0],
         without_repeats=both[1],
         independent=independent,
-        chance=judged.chance,
-        tokens=judged.verdicts(ids, retokenize.spelled(model, ids), once=ignore_repeated),
-        layers=_layers(judged, z_threshold, ignore_repeated),
+        chance=scored.null,
+        tokens=scored.verdicts(ids, retokenize.token_texts(model, ids), once=ignore_repeated),
+        layers=_layers(scored, z_threshold, ignore_repeated),
         round_trip=trip,
     )
 
 
-def _judge(model: Model, ids: Sequence[int], config: marks.Config, limits: Limits) -> Judged:
+def _scored(model: Model, ids: Sequence[int], config: marks.Config, limits: Limits) -> ScoredText:
     if isinstance(config, WatermarkingConfig):
-        return judge_green(model, ids, config, limits)
-    return synthid.judge(model, ids, config)
+        return score_green_list(model, ids, config, limits)
+    return synthid.score_g_values(model, ids, config)
 
 
-def _layers(judged: Judged, z_threshold: float, once: bool) -> Layers | None:
-    layered = judged.chance.layered
-    return synthid.layers(judged, z_threshold, once=once) if layered else None
+def _layers(scored: ScoredText, z_threshold: float, once: bool) -> Layers | None:
+    return synthid.layers(scored, z_threshold, once=once) if scored.null.layered else None
 
 
 def _check(z_threshold: Any, ignore_repeated: Any) -> None:

@@ -1,7 +1,4 @@
-"""What counts say against chance: z-scores, tails, and when there is too little to say.
-
-Knows numbers only. Refuses to know tokens, texts and schemes.
-"""
+"""Watermark statistics: z-scores, p-values, and verdicts against the null hypothesis of no mark."""
 
 from __future__ import annotations
 
@@ -17,21 +14,24 @@ MARKED, UNMARKED, TOO_SHORT = "marked", "not marked", "too short to say"
 
 
 @dataclass(frozen=True)
-class Chance:
-    """What an unmarked token adds to a score, a value between 0 and 1: its mean and variance."""
+class NullHypothesis:
+    """What an unmarked token contributes to a score, a value between 0 and 1."""
 
     mean: float
     variance: float
-    share: float  # how probable a green token, or a g-value of 1, is exactly
-    coins: int = 1  # that decide a token: its colour, or its g-values
-    layered: bool = False  # whether they are g-values, which count by their layer
+    share: float  # the exact probability of a green token, or of a g-value of 1
+    coins: int = 1  # Bernoulli trials per token: its colour, or its g-values
+    layered: bool = False  # whether they are g-values, which are weighted by layer
 
 
 @dataclass(frozen=True)
 class Score:
-    """Green tokens among those scored. ``z_score`` and ``p_value`` are by the normal curve, for
-    green lists as transformers has them; ``exact_p`` is how often chance alone tosses as many
-    green tokens, or g-values of 1, or more."""
+    """The score of some tokens.
+
+    ``z_score`` and ``p_value`` use the normal approximation, for green lists as transformers does.
+    ``exact_p`` is the probability of at least as many green tokens, or g-values of 1, in an
+    unmarked text.
+    """
 
     tokens_scored: int
     green_tokens: int
@@ -41,37 +41,36 @@ class Score:
     exact_p: float
 
 
-def count(values: Sequence[float], ones: int, chance: Chance) -> Score:
-    """Score the values of tokens and the coins among theirs that came up 1; where nothing was
-    scored there is nothing unusual either."""
+def score_values(values: Sequence[float], ones: int, null: NullHypothesis) -> Score:
+    """The score of tokens from their values and from how many of their trials gave 1."""
     scored = len(values)
-    green = sum(value > chance.mean for value in values)
-    z = z_score(math.fsum(values), scored, chance)
+    green = sum(value > null.mean for value in values)
+    z = z_score(math.fsum(values), scored, null)
     return Score(
         tokens_scored=scored,
         green_tokens=green,
         green_fraction=green / scored if scored else 0.0,
         z_score=z,
-        p_value=normal_tail(z) if chance.layered else p_value(z),
-        exact_p=binomial_tail(ones, scored * chance.coins, chance.share),
+        p_value=normal_tail(z) if null.layered else p_value(z),
+        exact_p=binomial_tail(ones, scored * null.coins, null.share),
     )
 
 
-def z_score(total: float, scored: int, chance: Chance) -> float:
-    """How many standard deviations the sum of values lies above what chance expects."""
+def z_score(total: float, scored: int, null: NullHypothesis) -> float:
+    """How many standard deviations the sum of values is above its expectation; 0 without tokens."""
     if not scored:
         return 0.0
-    return (total - chance.mean * scored) / math.sqrt(scored * chance.variance)
+    return (total - null.mean * scored) / math.sqrt(scored * null.variance)
 
 
 def p_value(z: float) -> float:
-    """What `WatermarkDetector` gives for a z-score: a formula near the normal tail."""
+    """The approximation of the normal tail that `WatermarkDetector` uses."""
     sign = (z > 0) - (z < 0)
     return 1 - 0.5 * (1 + sign * (1 - math.exp(-2 * z**2 / math.pi)))
 
 
 def normal_tail(z: float) -> float:
-    """How often a normal variable exceeds z."""
+    """P(X > z) for a standard normal X."""
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
@@ -89,13 +88,16 @@ def binomial_tail(successes: int, trials: int, probability: float) -> float:
     return min(1.0, float(binomial.log_prob(counts).logsumexp(0).exp()))
 
 
-def verdict(score: Score, independent: Score, z_threshold: float, chance: Chance) -> str:
-    """What a score says at this threshold, if its ``independent`` part says so too: the same draw
-    again is no further evidence. Too short where all green could not have passed, by the normal
-    curve or by the exact tail."""
+def verdict(score: Score, independent: Score, z_threshold: float, null: NullHypothesis) -> str:
+    """The verdict at a threshold.
+
+    A text is marked if its score and the score of its ``independent`` tokens are both above the
+    threshold. It is too short if even all green independent tokens would not be, by the normal
+    approximation or by the exact tail.
+    """
     scored = independent.tokens_scored
-    best = z_score(scored, scored, chance)
-    exact = binomial_tail(scored * chance.coins, scored * chance.coins, chance.share)
+    best = z_score(scored, scored, null)
+    exact = binomial_tail(scored * null.coins, scored * null.coins, null.share)
     if not scored or best <= z_threshold or exact > normal_tail(z_threshold):
         return TOO_SHORT
     return MARKED if min(score.z_score, independent.z_score) > z_threshold else UNMARKED

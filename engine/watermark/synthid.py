@@ -1,11 +1,9 @@
-"""SynthID's g-values of a text, and what they say (Dathathri et al. 2024).
+"""Scores the tokens of a text by their SynthID g-values (Dathathri et al. 2024).
 
-Knows transformers' processor, which gives every token one coin flip per layer of its tournament: a
-marked text has won more of them. Refuses to know other schemes.
-
-Against chance: an unmarked text's g-values are independent coins, as often 1 as the sampling table
-is. That holds for contexts that occur once and for keys that fall on different places of the
-table, so repeated contexts are left out as the paper does, and keys that fall together are refused.
+Transformers' processor gives every token one random bit, its g-value, per layer of the tournament;
+a marked text has more ones. Under the null hypothesis g-values are independent, with the share of
+ones in the sampling table. That holds for contexts that occur once and for keys with different
+places in the table: repeated contexts are left out, as in the paper, and colliding keys rejected.
 """
 
 from __future__ import annotations
@@ -22,40 +20,42 @@ from transformers import SynthIDTextWatermarkingConfig, SynthIDTextWatermarkLogi
 from engine.errors import PlaygroundError
 from engine.models.model import Model
 from engine.watermark.detection import Layers, Why
-from engine.watermark.statistics import Chance, binomial_tail, normal_tail
-from engine.watermark.token_scores import Judged, seen_before
+from engine.watermark.statistics import NullHypothesis, binomial_tail, normal_tail
+from engine.watermark.token_scores import ScoredText, repeats
 
 CHUNK = 16_384  # n-grams whose g-values are computed at once
 
 
-def judge(model: Model, ids: Sequence[int], config: SynthIDTextWatermarkingConfig) -> Judged:
-    """The g-values of every token that has a whole context, up to the end of the text. A context
-    that the processor remembers was not marked again and is not scored."""
+def score_g_values(
+    model: Model, ids: Sequence[int], config: SynthIDTextWatermarkingConfig
+) -> ScoredText:
+    """Score every token with a complete context, up to the end of the text. The processor does not
+    mark a context again that is in its history, so that is not scored either."""
     processor = _processor(model, config)
     share = float(processor.sampling_table.double().mean())
     if not 0 < share < 1:
         raise PlaygroundError(
-            f"the sampling table has {config.sampling_table_size} coin flips, all of them alike;"
-            " another sampling_table_seed or a larger table tells texts apart"
+            f"all {config.sampling_table_size} values of the sampling table are equal; use another"
+            " sampling_table_seed or a larger sampling_table_size"
         )
     unscored = min(config.ngram_len - 1, len(ids))
     tokens = torch.tensor([list(ids)], device=model.device)
-    tossed = _g_values(processor, tokens)  # (tokens, layers)
-    g_values = [tuple(row) for row in tossed.tolist()]
+    bits = _g_values(processor, tokens)  # (tokens, layers)
+    g_values = [tuple(row) for row in bits.tolist()]
     contexts = [*zip(*(ids[at:] for at in range(unscored)), strict=False)][: len(g_values)]
     why: list[Why] = ["context"] * unscored
     why += _masks(model, ids, contexts, config)
-    repeated = [False] * unscored + seen_before(contexts)
+    repeated = [False] * unscored + repeats(contexts)
     weights = layer_weights(len(config.keys))
-    return Judged(
-        values=[0.0] * unscored + (tossed.double() @ weights).tolist(),
-        coins=[
+    return ScoredText(
+        values=[0.0] * unscored + (bits.double() @ weights).tolist(),
+        trials=[
             () if said else row for said, row in zip(why, [()] * unscored + g_values, strict=True)
         ],
         why=why,
         repeated=repeated,
         redrawn=repeated,
-        chance=Chance(
+        null=NullHypothesis(
             mean=share,
             variance=share * (1 - share) * float(weights.square().sum()),
             share=share,
@@ -66,30 +66,30 @@ def judge(model: Model, ids: Sequence[int], config: SynthIDTextWatermarkingConfi
 
 
 def layer_weights(depth: int) -> Tensor:
-    """What each layer counts: later layers have less left to choose from, so they say less. They
-    fall evenly from 10 to 1, and add up to 1."""
+    """The weight of each layer, falling linearly from 10 to 1 and normalized: later layers have
+    fewer candidates to choose from."""
     falling = torch.linspace(10, 1, depth, dtype=torch.float64)
     return falling / falling.sum()
 
 
-def layers(judged: Judged, z_threshold: float, *, once: bool) -> Layers:
-    """The plain and the weighted mean of the g-values that count, against chance."""
-    places = judged.scored(once=once)
-    rows = [judged.coins[at] for at in places]
-    share, depth = judged.chance.share, judged.chance.coins
-    coins, ones = len(rows) * depth, sum(map(sum, rows))
-    spread = math.sqrt(share * (1 - share) / max(1, coins))
-    weighted_spread = math.sqrt(judged.chance.variance / max(1, len(rows)))
-    mean = ones / coins if coins else share
-    weighted = math.fsum(judged.values[at] for at in places) / len(rows) if rows else share
+def layers(text: ScoredText, z_threshold: float, *, once: bool) -> Layers:
+    """The plain and the weighted mean of the scored g-values."""
+    places = text.scored(once=once)
+    rows = [text.trials[at] for at in places]
+    share, depth = text.null.share, text.null.coins
+    trials, ones = len(rows) * depth, sum(map(sum, rows))
+    spread = math.sqrt(share * (1 - share) / max(1, trials))
+    weighted_spread = math.sqrt(text.null.variance / max(1, len(rows)))
+    mean = ones / trials if trials else share
+    weighted = math.fsum(text.values[at] for at in places) / len(rows) if rows else share
     z = (weighted - share) / weighted_spread
     return Layers(
         ones=ones,
-        g_values=coins,
+        g_values=trials,
         share=share,
         mean=mean,
         mean_z=(mean - share) / spread,
-        mean_p=binomial_tail(ones, coins, share),
+        mean_p=binomial_tail(ones, trials, share),
         mean_threshold=share + z_threshold * spread,
         weighted_mean=weighted,
         weighted_z=z,
@@ -100,7 +100,7 @@ def layers(judged: Judged, z_threshold: float, *, once: bool) -> Layers:
 
 
 def _g_values(processor: SynthIDTextWatermarkLogitsProcessor, tokens: Tensor) -> Tensor:
-    """One row of g-values per token with a whole context."""
+    """The g-values of each token with a complete context: (tokens, layers)."""
     before, rows = processor.ngram_len - 1, [tokens.new_zeros(0, len(processor.keys))]
     for start in range(0, tokens.shape[1] - before, CHUNK):
         part: Any = tokens[:, start : start + CHUNK + before]
@@ -114,8 +114,8 @@ def _masks(
     contexts: Sequence[tuple[int, ...]],
     config: SynthIDTextWatermarkingConfig,
 ) -> list[Why]:
-    """Why the token after each context is not scored, or nothing: the processor's two masks, in
-    one walk instead of a look through its whole memory per token."""
+    """Why the token after each context is not scored, or an empty string. Equal to the processor's
+    two masks, in linear time."""
     end = model.tokenizer.eos_token_id
     over = ids.index(end) if end in ids else len(ids)
     last: dict[tuple[int, ...], int] = {}
@@ -133,10 +133,10 @@ def _processor(
     places = [key % config.sampling_table_size for key in config.keys]
     if len(set(places)) < len(places):
         raise PlaygroundError(
-            f"keys is {list(config.keys)!r}; they must differ by more than multiples of"
-            f" sampling_table_size ({config.sampling_table_size}): layers would repeat each other"
+            f"keys is {list(config.keys)!r}; two of them differ by a multiple of"
+            f" sampling_table_size ({config.sampling_table_size}) and would give equal layers"
         )
-    return _made(
+    return _cached_processor(
         config.ngram_len,
         tuple(config.keys),
         config.sampling_table_size,
@@ -147,7 +147,7 @@ def _processor(
 
 
 @lru_cache(maxsize=8)
-def _made(
+def _cached_processor(
     ngram_len: int,
     keys: tuple[int, ...],
     sampling_table_size: int,
@@ -155,7 +155,7 @@ def _made(
     context_history_size: int,
     device: torch.device,
 ) -> SynthIDTextWatermarkLogitsProcessor:
-    """Only its tables are read here, so one may serve many texts."""
+    """Only the processor's tables are read, so that texts can share it."""
     return SynthIDTextWatermarkLogitsProcessor(
         ngram_len=ngram_len,
         keys=list(keys),

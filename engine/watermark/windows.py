@@ -1,7 +1,6 @@
-"""Where in a text a mark stands: the score as the text grows, and passages inside it.
+"""Finds where in a text a watermark is: the score over its length, and marked passages inside it.
 
-Knows detections. Refuses to know models and schemes. Whoever looks at many windows finds something
-unusual in one of them, so what is found is corrected for how many were looked at.
+P-values of passages are corrected for the number of windows that were tested.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from engine.errors import PlaygroundError
 from engine.watermark.detection import Detection
 from engine.watermark.statistics import binomial_tail, normal_tail, z_score
 
-# In scored tokens, every second one twice as wide: no passage is far from one of them.
+# In scored tokens, each √2 times the one before, so that one of them is close to any passage.
 WIDTHS = tuple(round(16 * 2 ** (step / 2)) for step in range(17))  # 16 to 4096
 
 
 class AtLength(NamedTuple):
-    """The score of a text up to and with the token at a position."""
+    """The score of a text up to and including the token at a position."""
 
     position: int
     tokens_scored: int
@@ -32,7 +31,7 @@ class AtLength(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Tokens ``start`` up to ``end``, and the score of those that count."""
+    """Tokens ``start`` to ``end`` (exclusive), and their z-score."""
 
     start: int
     end: int
@@ -41,8 +40,8 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Passage:
-    """Tokens ``start`` up to ``end``, and how often chance alone would do as well in them
-    (``p_value``) or in any of the windows that were looked at (``corrected_p``)."""
+    """Tokens ``start`` to ``end`` (exclusive), with the p-value of this window alone and the one
+    corrected for all windows that were tested."""
 
     start: int
     end: int
@@ -57,11 +56,11 @@ class Passage:
 
 @dataclass(frozen=True)
 class Scan:
-    """The most unusual passage of a text, where there is anything to score."""
+    """The most significant passage of a text; None where no token is scored."""
 
     best: Passage | None
-    found: bool  # whether it is as unusual as the detection's threshold asks for
-    windows: int  # that were looked at
+    found: bool  # whether it is significant at the detection's threshold
+    windows: int  # how many were tested
     widths: tuple[int, ...]
     correction: str = "Bonferroni"
 
@@ -71,7 +70,7 @@ class Scan:
 
 
 def over_length(detection: Detection) -> tuple[AtLength, ...]:
-    """The z-score after each scored token, counted as the detection was."""
+    """The z-score after each scored token, with the detection's treatment of repeats."""
     points: list[AtLength] = []
     total, green = 0.0, 0
     for position, token in enumerate(detection.tokens):
@@ -86,8 +85,8 @@ def over_length(detection: Detection) -> tuple[AtLength, ...]:
 
 
 def slide(detection: Detection, width: int) -> tuple[Window, ...]:
-    """The score of every window of so many scored tokens; a text with fewer has none."""
-    places, values = _once(detection)
+    """The score of every window of ``width`` scored tokens; none if the text has fewer."""
+    places, values = _first_draws(detection)
     _check([width])
     sums = _sums(values, width).tolist() if width <= len(places) else []
     return tuple(
@@ -97,14 +96,14 @@ def slide(detection: Detection, width: int) -> tuple[Window, ...]:
 
 
 def scan(detection: Detection, widths: Sequence[int] = WIDTHS) -> Scan:
-    """Look through a text with windows of several widths for a passage that is marked.
+    """Search a text for a marked passage with windows of several widths.
 
-    Only first draws count: a repeated n-gram says nothing new, and a refrain would look like a
-    mark. P-values are exact (SynthID's by the normal curve) and multiplied by the number of
-    windows, which is more than windows that overlap deserve: what is found is there.
+    Only first draws count: a repeated n-gram is no new evidence, and a refrain would look like a
+    mark. P-values are exact (for SynthID, of the normal approximation) with a Bonferroni
+    correction, which is conservative, because windows overlap.
     """
     _check(widths)
-    places, values = _once(detection)
+    places, values = _first_draws(detection)
     fitting = tuple(sorted({width for width in widths if width < len(places)} | {len(places)}))
     if not places:
         return Scan(None, False, 0, ())
@@ -113,13 +112,13 @@ def scan(detection: Detection, widths: Sequence[int] = WIDTHS) -> Scan:
     passages = [
         _passage(detection, places[int(at) : int(at) + width], windows) for at, width in tops
     ]
-    # Of passages that are equally beyond chance, the one that stands out most.
+    # Of equally significant passages, the one with the highest z-score.
     best = min(passages, key=lambda passage: (passage.corrected_p, -passage.z_score))
     return Scan(best, best.corrected_p <= normal_tail(detection.z_threshold), windows, fitting)
 
 
-def _once(detection: Detection) -> tuple[list[int], Tensor]:
-    """The tokens whose colours are drawn for the first time, and their values."""
+def _first_draws(detection: Detection) -> tuple[list[int], Tensor]:
+    """The positions of the tokens that were drawn for the first time, and their values."""
     tokens = detection.tokens
     places = [
         at for at, token in enumerate(tokens) if token.value is not None and not token.redrawn
@@ -156,4 +155,4 @@ def _passage(detection: Detection, places: Sequence[int], windows: int) -> Passa
 def _check(widths: Sequence[int]) -> None:
     for width in widths:
         if type(width) is not int or width < 1:
-            raise PlaygroundError(f"a window has {width!r} tokens; it must be 1 or more")
+            raise PlaygroundError(f"the window width is {width!r}; it must be a positive integer")

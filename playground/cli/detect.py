@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the result as JSON; return the verdict as the exit status."""
     fields = arguments.settings(options)
-    config.checked(options.scheme, fields)  # before a model is loaded
+    config.build_config(options.scheme, fields)  # before a model is loaded
     if options.bayesian and options.scheme != "synthid":
         raise PlaygroundError(f"--bayesian is for --scheme synthid, not {options.scheme}")
     text, model = arguments.read(options.file), loading.load(options.model)

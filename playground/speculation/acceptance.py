@@ -62,7 +62,7 @@ def by_confidence(traces: Sequence[Trace], ends: Sequence[float] = CONFIDENCES) 
 def judged(traces: Sequence[Trace]) -> tuple[Drafted, ...]:
     """The drafted tokens that the target accepted or rejected."""
     all_rounds = chain.from_iterable(rounds(trace) for trace in traces)
-    return tuple(token for one in all_rounds for token in one.drafted if token.judged)
+    return tuple(token for one in all_rounds for token in one.drafted if token.verified)
 
 
 def temperatures(

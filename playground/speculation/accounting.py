@@ -54,7 +54,7 @@ class Accounting:
     def acceptance(self) -> float | None:
         """The acceptance rate (alpha of Leviathan et al.). The tokens that a tree drafts for one
         position count as one, since at most one of them is accepted."""
-        judged = sum(share.judged for share in self.positions)
+        judged = sum(share.verified for share in self.positions)
         return self.accepted / judged if judged else None
 
     @property

@@ -210,7 +210,7 @@ class _Check:
         drafted = [token for trace in traces for each in rounds(trace) for token in each.drafted]
         outcomes = [
             Outcome(
-                tuple(tokens.get(id) or self.lab.speller.token(id) for id in text),
+                tuple(tokens.get(id) or self.lab.token_decoder.token(id) for id in text),
                 exact.get(text, 0.0),
                 draws * exact.get(text, 0.0),
                 counts[text],
@@ -225,7 +225,7 @@ class _Check:
             statistic=test.statistic,
             freedom=test.freedom,
             p_value=test.p_value,
-            judged=sum(token.judged for token in drafted),
+            judged=sum(token.verified for token in drafted),
             accepted=sum(token.verdict == "accepted" for token in drafted),
             power=tuple((share, test.power(share, SIGNIFICANCE)) for share in (0.1, 0.2, 0.3, 0.5)),
             detectable_share=test.detectable(0.9, SIGNIFICANCE),

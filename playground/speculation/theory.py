@@ -111,15 +111,20 @@ def costs(plain: Trace, drafted: Trace) -> Costs:
     steps = [tick.ms for tick in plain.ticks[1:] if tick.forward_passes]
     if not steps:
         raise PlaygroundError("the plain run is too short to measure a step")
-    drafting = [one for one in rounds(drafted) if one.drafted and one.target_passes]
+    drafting = [
+        (one, one.verify_ms)
+        for one in rounds(drafted)
+        if one.drafted and one.target_passes and one.verify_ms is not None
+    ]
     if not drafting:
         raise PlaygroundError("this run drafted nothing, so there is no cost to measure")
     step_ms = fmean(steps)
     return Costs(
         plain_ms=step_ms,
-        draft_ms=sum(one.draft_ms for one in drafting) / sum(len(one.drafted) for one in drafting),
-        verify_ms=fmean(one.verify_ms for one in drafting),
-        rows=fmean(one.nodes for one in drafting),
+        draft_ms=sum(one.draft_ms for one, _ in drafting)
+        / sum(len(one.drafted) for one, _ in drafting),
+        verify_ms=fmean(ms for _, ms in drafting),
+        rows=fmean(one.nodes for one, _ in drafting),
         row=_row(drafting, step_ms),
     )
 
@@ -141,10 +146,10 @@ def theory(plain: Trace, drafted: Trace, longest: int = LONGEST) -> Theory:
     )
 
 
-def _row(drafting: Sequence[Round], step_ms: float) -> float:
+def _row(drafting: Sequence[tuple[Round, float]], step_ms: float) -> float:
     """The slope of the verification time over further rows, through one plain step at one row."""
-    further = [one.nodes - 1 for one in drafting]
-    excess = [one.verify_ms / step_ms - 1 for one in drafting]
+    further = [one.nodes - 1 for one, _ in drafting]
+    excess = [ms / step_ms - 1 for _, ms in drafting]
     weight = sum(rows * rows for rows in further)
     slope = sum(r * more for r, more in zip(further, excess, strict=True)) / weight if weight else 0
     return max(0.0, slope)

@@ -146,7 +146,7 @@ class _Endpoints:
             _expect("ignore_repeated", ignore_repeated, bool, "true or false")
             fields = _named("config", config)
             scheme = fields.pop("seeding_scheme", None) or scheme or detector.SCHEMES[0]
-            marks.checked(scheme, fields, lab.limits)  # before they become keyword arguments
+            marks.build_config(scheme, fields, lab.limits)  # before they become keyword arguments
             fields |= {"z_threshold": z_threshold, "ignore_repeated": ignore_repeated}
             found = detector.detect(lab.model, text, scheme=scheme, limits=lab.limits, **fields)
             if not found.tokens_scored:

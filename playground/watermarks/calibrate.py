@@ -164,7 +164,7 @@ def _human_texts(lab: Playground, length: int) -> list[Passage]:
         whole = "\n\n".join(part.text for part in parts)
         ids = lab.model.tokenizer(whole, add_special_tokens=False).input_ids
         if len(ids) >= length + _SPARE:
-            text = lab.speller.text(ids[: length + _SPARE], fresh=True)
+            text = lab.token_decoder.text(ids[: length + _SPARE], at_start=True)
             texts.append(Passage(text, "; ".join(part.source for part in parts)))
             parts = []
     return texts

@@ -63,14 +63,14 @@ class CalibrationSpec:
         if bias == 0:
             return None
         own = {} if bias is None else {"bias": bias}
-        return marks.checked(self.scheme, {**self.fields, **own})
+        return marks.build_config(self.scheme, {**self.fields, **own})
 
     def detection(self, key: int = 0) -> dict[str, Any]:
         """The detector's arguments, with the right key (0) or another one (1, 2, …)."""
         fields = {name: value for name, value in self.fields.items() if name != "bias"}
         arguments = {"scheme": self.scheme, "ignore_repeated": self.ignore_repeated, **fields}
         if key:
-            config = marks.checked(self.scheme, fields).to_dict()
+            config = marks.build_config(self.scheme, fields).to_dict()
             name = "keys" if self.scheme == "synthid" else "hashing_key"
             arguments[name] = _shifted(config[name], key)
         return arguments
@@ -88,7 +88,7 @@ def _shifted(value: Any, key: int) -> Any:
 
 def check(spec: CalibrationSpec, limits: Limits) -> None:
     """Raise `PlaygroundError` for invalid parameters."""
-    marks.checked(spec.scheme, spec.fields)
+    marks.build_config(spec.scheme, spec.fields)
     for bound in _BOUNDS:
         value = getattr(spec, bound.name)
         if value is None or bound.check(value, limits) is None:

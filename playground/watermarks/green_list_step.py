@@ -14,9 +14,8 @@ from transformers import WatermarkingConfig
 from engine.errors import PlaygroundError
 from engine.models.model import Model
 from engine.trace import Distribution, Step, Trace
-from engine.trace.distributions import GREEN_LIST
 from engine.watermark import config as marks
-from engine.watermark.green_list import green_lists
+from engine.watermark.green_list import STAGE, green_lists
 
 
 class Candidate(NamedTuple):
@@ -35,7 +34,7 @@ class GreenListStep(NamedTuple):
     at: int  # position in the text, from 0
     share: float
     bias: float
-    entropy: float  # before any processor, in nats
+    entropy: float | None  # of the model, in nats; None: not captured
     choices: tuple[Candidate, ...]
 
     @property
@@ -58,7 +57,7 @@ def watermark_of(settings: Mapping[str, Any]) -> marks.Config | None:
     """The watermark of a run, or None if it has none or an invalid one."""
     try:
         return (
-            marks.mark_to_write(given) if (given := settings.get("watermarking_config")) else None
+            marks.parse_watermark(given) if (given := settings.get("watermarking_config")) else None
         )
     except PlaygroundError:
         return None
@@ -75,7 +74,7 @@ def explain(model: Model, trace: Trace, at: int) -> GreenListStep:
     path = [trace.steps[id] for id in trace.sequences[0].steps]
     position = min(max(at - len(trace.prefix), 0), len(path) - 1)
     step = path[position]
-    if step.distribution is None or GREEN_LIST not in step.distribution.processors:
+    if step.distribution is None or STAGE not in step.distribution.processors:
         raise PlaygroundError("the effect of the bias at this step was not captured")
     tokens = (*trace.prompt_tokens, *trace.prefix, *(one.token for one in path[:position]))
     before = tuple(token.id for token in tokens)
@@ -90,7 +89,7 @@ def _explained(
     before: tuple[int, ...],
     at: int,
 ) -> GreenListStep:
-    stage = given.processors.index(GREEN_LIST)
+    stage = given.processors.index(STAGE)
     vocabulary = int(model.module.config.get_text_config().vocab_size)
     size = int(vocabulary * config.greenlist_ratio)
     ids = [candidate.token.id for candidate in given.candidates]
@@ -98,7 +97,7 @@ def _explained(
     choices = (
         Candidate(
             token=candidate.token.text,
-            before=candidate.stages[stage - 1] if stage else candidate.raw,
+            before=candidate.stages[stage - 1] if stage else candidate.raw or 0.0,
             after=candidate.stages[stage],
             green=green,
             chosen=candidate.token.id == step.token.id,

@@ -106,7 +106,7 @@ def _prompt(lab: Playground, seed: int, number: int) -> tuple[str, str]:
     order = Random(seed).sample(range(len(known)), len(known))
     passage = known[order[number % len(known)]]
     ids = lab.model.tokenizer(passage.text, add_special_tokens=False).input_ids
-    return passage.source, lab.speller.text(ids[:PROMPT_TOKENS], fresh=True)
+    return passage.source, lab.token_decoder.text(ids[:PROMPT_TOKENS], at_start=True)
 
 
 def _text(trace: Trace, source: str) -> GeneratedText:

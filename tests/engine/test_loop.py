@@ -54,7 +54,9 @@ def used(lab: Playground) -> int:
 
 
 def timeless(trace: Trace) -> Trace:
-    return replace(trace, ticks=tuple(replace(tick, ms=0.0) for tick in trace.ticks))
+    return replace(
+        trace, ticks=tuple(replace(tick, ms=0.0, decided_ms=None) for tick in trace.ticks)
+    )
 
 
 def test_a_tick_is_one_pass_for_all_runs(passes: Callable[[Model], list[int]]) -> None:

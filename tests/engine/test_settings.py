@@ -1,4 +1,4 @@
-"""Settings: what is declared is what is checked, and what the message says."""
+"""Settings are checked as they are declared."""
 
 import math
 
@@ -18,7 +18,9 @@ DECLARED = [
 
 
 @pytest.mark.parametrize("setting", DECLARED)
-def test_defaults_and_bounds_pass_and_what_lies_beyond_is_refused(setting: Setting) -> None:
+def test_defaults_and_bounds_are_allowed_and_values_beyond_them_raise_an_error(
+    setting: Setting,
+) -> None:
     assert setting.help.endswith(".")
     assert setting.check(setting.default, LIMITS) == setting.default
     if setting.kind not in (int, float):
@@ -39,7 +41,7 @@ def test_defaults_and_bounds_pass_and_what_lies_beyond_is_refused(setting: Setti
             setting.check(value, LIMITS)
 
 
-def test_choices_are_told_apart_by_kind() -> None:
+def test_choices_of_different_types_are_distinct() -> None:
     early = registered()["beam_search"].own_settings["early_stopping"]
     assert early.check(True, LIMITS) is True
     for wrong in (1, 0, "always"):
@@ -47,7 +49,7 @@ def test_choices_are_told_apart_by_kind() -> None:
             early.check(wrong, LIMITS)
 
 
-def test_an_unknown_setting_is_refused_with_the_near_one() -> None:
+def test_an_unknown_setting_raises_an_error_with_a_suggestion() -> None:
     beams = registered()["beam_search"]
     with pytest.raises(PlaygroundError) as refusal:
         check({"num_beam": 3}, beams.settings, LIMITS, beams.id)
@@ -57,6 +59,6 @@ def test_an_unknown_setting_is_refused_with_the_near_one() -> None:
 
 
 @pytest.mark.parametrize("strategy", registered().values(), ids=lambda strategy: strategy.id)
-def test_every_strategy_explains_itself(strategy: Strategy) -> None:
+def test_every_strategy_and_setting_has_a_description(strategy: Strategy) -> None:
     assert strategy.summary.endswith(".")
     assert set(strategy.own_settings).isdisjoint(SHARED)

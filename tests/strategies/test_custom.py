@@ -1,4 +1,4 @@
-"""Decoding code of one's own: what it is given, what is seen of it, and what is refused."""
+"""Custom decoding code: its arguments, what is captured of it, and errors."""
 
 import threading
 import time
@@ -71,7 +71,7 @@ def greedy(kind: str, **shared: Any) -> Trace:
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_what_it_asks_of_model_and_processors_is_captured(kind: str) -> None:
+def test_calls_of_the_model_and_of_the_processors_are_captured(kind: str) -> None:
     ours, plain = (
         run(kind, by_the_book, repetition_penalty=1.3),
         greedy(kind, repetition_penalty=1.3),
@@ -89,7 +89,7 @@ def test_what_it_asks_of_model_and_processors_is_captured(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_what_it_forwards_is_captured_without_processors_too(kind: str) -> None:
+def test_forward_passes_are_captured_without_processors(kind: str) -> None:
     ours, plain = run(kind, with_a_cache), greedy(kind)
     assert ours.sequences[0].token_ids == plain.sequences[0].token_ids
     assert [step.notes["captured"] for step in ours.steps] == ["model"] * 10
@@ -97,7 +97,7 @@ def test_what_it_forwards_is_captured_without_processors_too(kind: str) -> None:
         assert seen.raw == pytest.approx(known.raw, abs=1e-4)
 
 
-def test_what_was_not_captured_is_said_and_nothing_is_invented() -> None:
+def test_tokens_that_were_not_captured_are_recorded_as_such() -> None:
     trace = run("llama", without_looking)
     assert trace.sequences[0].token_ids == (7,) * 10
     assert trace.stop.detail == "10 new tokens; 10 of 10 tokens not captured"
@@ -107,13 +107,41 @@ def test_what_was_not_captured_is_said_and_nothing_is_invented() -> None:
     assert trace.forward_passes == 1  # the prompt
 
 
-def test_it_decodes_behind_an_encoder() -> None:
+def behind_the_hooks(
+    model: Any, input_ids: Tensor, logits_processor: Any, stopping_criteria: Any, **_: Any
+) -> Tensor:
+    """Uses the model's parts, which no hook sees, flattens the logits, and calls processors."""
+    while not stopping_criteria(input_ids, None).all():
+        logits = model.lm_head(model.model(input_ids).last_hidden_state[:, -1]) / 100
+        scores = logits_processor(input_ids, logits)
+        input_ids = torch.cat([input_ids, scores.argmax(-1, keepdim=True)], dim=-1)
+    return input_ids
+
+
+def test_processor_inputs_are_not_recorded_as_the_models_logits() -> None:
+    trace = run("llama", behind_the_hooks, repetition_penalty=1.3)
+    assert trace.error is None
+    for step in trace.steps:
+        assert step.notes["captured"] == "processors"
+        assert (step.raw, step.rank, step.probability) == (None, None, None)
+        given = step.distribution
+        assert given is not None and given.processors == ("recipe", "repetition_penalty")
+        assert (given.raw_entropy, given.raw_varentropy) == (None, None)
+        assert given.final_entropy > 5.0 and given.kept == given.kept_after[0]
+        assert given.cutoffs == (None, None)
+        own = next(each for each in given.candidates if each.token == step.token)
+        assert own.raw is None and len(own.stages) == 2 and own.stages[-1] == own.final
+        assert step.used == pytest.approx(own.final, rel=1e-4)
+    assert Trace.from_json(trace.to_json()) == trace
+
+
+def test_custom_code_decodes_with_an_encoder() -> None:
     assert (
         run("t5", behind_an_encoder).sequences[0].token_ids == greedy("t5").sequences[0].token_ids
     )
 
 
-def test_it_gets_the_arguments_it_declares_and_transformers_own() -> None:
+def test_custom_code_gets_its_own_arguments_and_those_of_transformers() -> None:
     got: dict[str, Any] = {}
 
     def curious(
@@ -129,7 +157,7 @@ def test_it_gets_the_arguments_it_declares_and_transformers_own() -> None:
     assert "NoBadWordsLogitsProcessor" in names
 
 
-def test_several_sequences_and_their_scores_come_back() -> None:
+def test_several_sequences_and_their_scores_are_returned() -> None:
     def two(model: Any, input_ids: Tensor, **_: Any) -> Any:
         from transformers.generation.utils import GenerateBeamDecoderOnlyOutput
 
@@ -145,7 +173,7 @@ def test_several_sequences_and_their_scores_come_back() -> None:
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_a_folder_written_as_a_recipe_runs_and_writes_the_same(kind: str, tmp_path: Path) -> None:
+def test_an_exported_recipe_gives_the_tokens_of_its_strategy(kind: str, tmp_path: Path) -> None:
     write("contrastive_search", tmp_path)
     settings = {"penalty_alpha": 0.6, "top_k": 4}
     ours = run(kind, str(tmp_path), settings)
@@ -163,12 +191,12 @@ def folder(path: Path, code: str, requirements: str = "") -> str:
     return str(path)
 
 
-def test_a_requirement_that_is_not_met_is_named_with_what_is_installed(tmp_path: Path) -> None:
+def test_an_unmet_requirement_is_named_with_the_installed_version(tmp_path: Path) -> None:
     needs = "torch>=99\n# a remark\nno-such-package==1.0\ntransformers\n"
     trace = run("llama", folder(tmp_path, "generate = print", needs))
     assert trace.error is not None
-    assert f"torch>=99 is required, installed is {metadata.version('torch')}" in trace.error
-    assert "no-such-package==1.0 is required, and no-such-package is not installed" in trace.error
+    assert f"torch>=99 is required, but {metadata.version('torch')} is installed" in trace.error
+    assert "no-such-package==1.0 is required, but no-such-package is not installed" in trace.error
     assert "transformers is" not in trace.error
 
 
@@ -182,7 +210,7 @@ def test_a_requirement_that_is_not_met_is_named_with_what_is_installed(tmp_path:
         ("def generate(model, input_ids, **_): return input_ids", "no new token"),
     ],
 )
-def test_what_goes_wrong_in_it_is_told_and_the_others_go_on(
+def test_an_error_in_custom_code_is_reported_and_other_runs_continue(
     code: str, words: str, tmp_path: Path
 ) -> None:
     lab = Playground(tiny("llama"))
@@ -192,7 +220,7 @@ def test_what_goes_wrong_in_it_is_told_and_the_others_go_on(
     assert plain.error is None and len(plain.sequences[0].token_ids) == 5
 
 
-def test_stop_stops_it() -> None:
+def test_stopping_ends_custom_code() -> None:
     started, passes = threading.Event(), []
 
     def forever(model: Any, input_ids: Tensor, **_: Any) -> None:
@@ -214,7 +242,7 @@ def test_stop_stops_it() -> None:
         time.sleep(0.01)  # it ends at its next use of the model
 
 
-def test_code_runs_only_where_it_is_allowed(tmp_path: Path) -> None:
+def test_custom_code_runs_only_where_it_is_allowed(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     recipe = folder(tmp_path, f"open({str(mark)!r}, 'w').close()\ndef generate(**_): pass")
     lab = Playground(tiny("llama"), allow_custom=False)
@@ -225,7 +253,7 @@ def test_code_runs_only_where_it_is_allowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", [None, 3, "", "/no/such/folder"])
-def test_what_is_no_recipe_is_refused(recipe: Any) -> None:
+def test_an_invalid_recipe_raises_an_error(recipe: Any) -> None:
     try:
         trace = run("llama", recipe)
     except PlaygroundError as refusal:

@@ -277,7 +277,7 @@ def test_what_a_gpu_has_told_later_is_the_same_story(monkeypatch: pytest.MonkeyP
         ]
 
     at_once = steps()
-    monkeypatch.setattr(telling, "works_by_itself", lambda device: True)
+    monkeypatch.setattr(telling, "is_asynchronous", lambda device: True)
     assert steps() == at_once
 
 

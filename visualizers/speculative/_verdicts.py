@@ -36,9 +36,10 @@ def drafted_hover(drafted: Drafted, number: int, label: str) -> str:
         lines.append(f"target model: p = {style.percent(drafted.p)}")
     if drafted.q is not None:
         lines.append(f"drafter: q = {style.percent(drafted.q)}")
-    if drafted.draw is not None and drafted.bar is not None:
-        sign = "&lt;" if drafted.draw < drafted.bar else "≥"
-        lines.append(f"random draw {drafted.draw:.3f} {sign} min(1, p/q) = {drafted.bar:.3f}")
+    limit = drafted.acceptance_probability
+    if drafted.draw is not None and limit is not None:
+        sign = "&lt;" if drafted.draw < limit else "≥"
+        lines.append(f"random draw {drafted.draw:.3f} {sign} min(1, p/q) = {limit:.3f}")
     if drafted.entropy is not None:
         lines.append(f"entropy {drafted.entropy:.2f} nats")
     return "<br>".join([*lines, style.escape(label)])

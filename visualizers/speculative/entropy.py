@@ -75,7 +75,7 @@ def _info(traces: Sequence[Trace]) -> AcceptanceByEntropy:
         for trace, label in zip(traces, labels(traces), strict=True)
         for each in rounds(trace)
         for drafted in each.drafted
-        if drafted.judged and drafted.entropy is not None
+        if drafted.verified and drafted.entropy is not None
     )
     bins = []
     for low, high in pairwise(EDGES):
@@ -111,7 +111,7 @@ def _bars(info: AcceptanceByEntropy, highest: float) -> go.Bar:
         y=[one.share.rate for one in info.bins],
         hovertext=[
             f"{one.low:g} to {one.high:g} nats"
-            f"<br>{one.share.accepted} of {one.share.judged} accepted"
+            f"<br>{one.share.accepted} of {one.share.verified} accepted"
             for one in info.bins
         ],
         hoverinfo="text",

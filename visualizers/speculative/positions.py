@@ -76,7 +76,7 @@ def _line(line: Line) -> go.Scatter:
         x=list(positions),
         y=[share.rate for share in line.shares],
         hovertext=[
-            f"position {position}: {share.accepted} of {share.judged} accepted<br>{label}"
+            f"position {position}: {share.accepted} of {share.verified} accepted<br>{label}"
             for position, share in zip(positions, line.shares, strict=True)
         ],
         hoverinfo="text",

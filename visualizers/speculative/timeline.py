@@ -124,7 +124,8 @@ def _figure(info: Timeline) -> go.Figure:
 def _bars(lane: Lane, *, in_legend: bool) -> list[go.Bar]:
     """The time each round spent on drafting and on verification, below its tokens."""
     drafting = [(one.began_ms, one.draft_ms) for one in lane.rounds]
-    verification = [(one.began_ms + one.draft_ms, one.verify_ms) for one in lane.rounds]
+    verified = [(one.ended_ms, one.verify_ms or 0.0) for one in lane.rounds]  # None: not measured
+    verification = [(ended - ms, ms) for ended, ms in verified]
     return [
         go.Bar(
             base=[start for start, _ in spans],

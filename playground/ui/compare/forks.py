@@ -21,7 +21,7 @@ def at_token(request: Mapping[str, Any], comparison: Comparison, lab: Playground
     at = _index(request.get("at"), "at")
     kept = column.tokens(_lead(request))[:at]
     if (text := request.get("text")) is not None:
-        ids = lab.speller.ids(_text(text))
+        ids = lab.token_decoder.ids(_text(text))
         if not ids:
             raise PlaygroundError("enter a text to continue with")
     else:
@@ -42,7 +42,7 @@ def at_edit(request: Mapping[str, Any], comparison: Comparison, lab: Playground)
         length += len(inherited.text)
     while kept and not kept[-1].text:  # an end token, or part of a character
         kept.pop()
-    ids = lab.speller.ids(text[length:]) if text[length:] else []
+    ids = lab.token_decoder.ids(text[length:]) if text[length:] else []
     return column, [*kept, *_new_tokens(ids, kept, lab)]
 
 
@@ -55,8 +55,8 @@ def _new_tokens(
         pending = () if inherited.text else (*pending, inherited.token.id)
     new = []
     for id in ids:
-        text, pending = lab.speller.add(pending, id)
-        new.append(InheritedToken(lab.speller.token(id), text))
+        text, pending = lab.token_decoder.add(pending, id)
+        new.append(InheritedToken(lab.token_decoder.token(id), text))
     return new
 
 

@@ -189,7 +189,7 @@ def _table(name: str, found: tuple[AtTemperature, ...]) -> str:
         [
             f"{one.temperature:g}",
             str(one.share.accepted),
-            str(one.share.judged),
+            str(one.share.verified),
             "–" if one.share.rate is None else f"{one.share.rate:.0%}",
             "–" if one.compression is None else f"{one.compression:.2f}",
             "–" if one.entropy is None else f"{one.entropy:.2f}",

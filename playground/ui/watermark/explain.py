@@ -167,8 +167,9 @@ def _describe(found: GreenListStep, trace: Trace, *, pinned: bool) -> str:
     shares = f"{found.green_before:.1%} before the bias and {found.green_after:.1%} after it"
     mark = watermark_of(trace.settings)
     selfhash = getattr(mark, "seeding_scheme", "") == "selfhash"
+    entropy = "not captured" if found.entropy is None else f"{found.entropy:.2f} nats"
     lines = [
-        f"**Token {found.at + 1}**, entropy {found.entropy:.2f} nats. The green list has "
+        f"**Token {found.at + 1}**, entropy {entropy}. The green list has "
         f"{found.share:.1%} of the vocabulary. The candidates below had {found.captured:.1%} of "
         f"the probability, and the green ones among them {shares}. The bias adds {found.bias:g} to "
         "the scores of green tokens.",

@@ -154,7 +154,10 @@ class GuessSection:
         ids = (_ids(traces[0]), _ids(traces[1]))
         yield {
             **self.controls.status("Which text has the watermark?"),
-            **{place: lab.speller.text(own) for place, own in zip(self.texts, ids, strict=True)},
+            **{
+                place: lab.token_decoder.text(own)
+                for place, own in zip(self.texts, ids, strict=True)
+            },
             **{button: gr.Button(interactive=True) for button in self.guesses},
             self.round: Round(lab.model.name, ids, marked),
         }
@@ -203,8 +206,8 @@ def _ids(trace: Trace) -> tuple[int, ...]:
 
 def _opening(lab: Playground) -> str:
     """The beginning of a human-written text."""
-    ids = lab.speller.ids(secrets.choice(passages()).text)
-    return lab.speller.text(ids[:PROMPT_TOKENS], fresh=True)
+    ids = lab.token_decoder.ids(secrets.choice(passages()).text)
+    return lab.token_decoder.text(ids[:PROMPT_TOKENS], at_start=True)
 
 
 def _verdict(found: list[Detection], marked: int, guessed: int) -> str:

@@ -117,7 +117,7 @@ def _detection(trace: Trace | None) -> dict[str, Any] | None:
     settings = trace.settings.get("watermarking_config") if trace else None
     if not settings:
         return None
-    config = marks.mark_to_write(settings)
+    config = marks.parse_watermark(settings)
     scheme = config.seeding_scheme if isinstance(config, WatermarkingConfig) else "synthid"
     known = marks.settings_for(scheme)
     fields = {name: value for name, value in config.to_dict().items() if name in known}

@@ -69,13 +69,13 @@ def attack(
             f" least 0 and at most {found.highest}"
         )
     if isinstance(text, str):
-        target = Target(lab, text, tuple(lab.speller.ids(text)), stop, on_tokens)
+        target = Target(lab, text, tuple(lab.token_decoder.ids(text)), stop, on_tokens)
     else:
-        target = Target(lab, lab.speller.text(text), tuple(text), stop, on_tokens)
+        target = Target(lab, lab.token_decoder.text(text), tuple(text), stop, on_tokens)
     target.check_stop()
     changed = found.change(target, strength, Random(seed))
-    result = changed if isinstance(changed, str) else lab.speller.text(changed)
-    return Attacked(result, tuple(lab.speller.ids(result)))
+    result = changed if isinstance(changed, str) else lab.token_decoder.text(changed)
+    return Attacked(result, tuple(lab.token_decoder.ids(result)))
 
 
 def curve(
@@ -94,7 +94,7 @@ def curve(
     ``detection`` are options of `engine.watermark.detector.detect`. Setting ``stop`` ends it within
     a tick.
     """
-    ids = tuple(lab.speller.ids(text)) if isinstance(text, str) else tuple(text)
+    ids = tuple(lab.token_decoder.ids(text)) if isinstance(text, str) else tuple(text)
     before, _ = _scored(lab, ids, detection)
     for strength in strengths:
         for seed in seeds:

@@ -72,14 +72,14 @@ def _rewritten(target: Target, sentences: Sequence[str], random: Random) -> list
     most = target.lab.limits.max_new_tokens
     runs = []
     for sentence in sentences:
-        room = min(most, round(_GROWTH * len(target.lab.speller.ids(sentence))) + 8)
+        room = min(most, round(_GROWTH * len(target.lab.token_decoder.ids(sentence))) + 8)
         settings = {**_SAMPLING, "max_new_tokens": room, "seed": random.getrandbits(32)}
         runs.append((_prompt(target.lab, sentence.strip()), ("sample", settings)))
     texts = []
     for sentence, trace in zip(sentences, _generated(target, runs), strict=True):
         special = target.lab.model.tokenizer.all_special_ids
         ids = [id for id in trace.sequences[0].token_ids if id not in special]
-        words = target.lab.speller.text(ids).strip() or sentence.strip()
+        words = target.lab.token_decoder.text(ids).strip() or sentence.strip()
         texts.append(sentence[: len(sentence) - len(sentence.lstrip())] + words)
     return texts
 

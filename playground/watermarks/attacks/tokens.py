@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from random import Random
 
-from engine.trace.token_text import Speller
+from engine.trace.token_text import TokenDecoder
 from playground.watermarks.attacks.registry import Target, attack
 from playground.watermarks.human_texts import passages
 
@@ -88,7 +88,7 @@ def _added(target: Target, share: float) -> float:
 def _random_tokens(target: Target, random: Random) -> Iterator[int]:
     """An endless stream of single tokens of human texts. It has its own random generator: other
     random numbers then do not depend on how many tokens were needed."""
-    human = list(chain.from_iterable(_human(target.lab.speller)))
+    human = list(chain.from_iterable(_human(target.lab.token_decoder)))
     own = Random(random.getrandbits(64))
     while True:
         yield own.choice(human)
@@ -96,7 +96,7 @@ def _random_tokens(target: Target, random: Random) -> Iterator[int]:
 
 def _running_text(target: Target, random: Random) -> Iterator[int]:
     """The tokens of whole human texts, one text after the other."""
-    human = _human(target.lab.speller)
+    human = _human(target.lab.token_decoder)
     order = random.sample(range(len(human)), len(human))
     while True:
         for text in order:
@@ -104,5 +104,5 @@ def _running_text(target: Target, random: Random) -> Iterator[int]:
 
 
 @lru_cache(maxsize=2)
-def _human(speller: Speller) -> list[list[int]]:
-    return [speller.ids(f" {passage.text}") for passage in passages()]
+def _human(token_decoder: TokenDecoder) -> list[list[int]]:
+    return [token_decoder.ids(f" {passage.text}") for passage in passages()]

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 
 from engine.accel.fusing import ALONE
 from engine.accel.graphs import Graphs, bucket
-from engine.trace.gpu_statistics import Measuring
-from engine.trace.statistics import Request, Told, in_turn
+from engine.trace.gpu_statistics import BatchedStatistics
+from engine.trace.statistics import RowProbabilities, StatisticsRequest, compute
 from engine.trie import pool as pools
 from engine.trie.backend import Place, Reading
 from engine.trie.plain import Plain
@@ -151,15 +151,15 @@ def test_a_gpu_is_asked_for_the_numbers_a_cpu_reads_one_by_one(stages: int) -> N
         scores.append(given)
     best = given.argmax(-1).tolist()
     picks = [(0, best[0]), (2, 17), (2, best[2]), (0, 4), (2, 8)]
-    request = Request([Place(reading, row) for row in range(3)], scores, picks)
-    one_by_one = in_turn(request)
+    request = StatisticsRequest([Place(reading, row) for row in range(3)], scores, picks)
+    one_by_one = compute(request)
     apart = [Place(Reading.of(torch.randn(1, 5000)), 0) for _ in range(2)]
-    other = Request(apart, scores[:0], [(1, 3)])
-    _, answer, _ = Measuring().at_once([other, request, other], ready=None)
+    other = StatisticsRequest(apart, scores[:0], [(1, 3)])
+    _, answer, _ = BatchedStatistics().compute_in_one_graph([other, request, other], ready=None)
     at_once = answer()
     assert at_once.ranks == one_by_one.ranks
     assert at_once.kept == one_by_one.kept and at_once.given == one_by_one.given
-    assert at_once.last == one_by_one.last
+    assert at_once.final_top == one_by_one.final_top
     for name in ("raw_entropy", "raw_varentropy", "final_entropy"):
         assert getattr(at_once, name) == pytest.approx(getattr(one_by_one, name), rel=1e-5)
     for had, left, ours, theirs in zip(
@@ -171,10 +171,10 @@ def test_a_gpu_is_asked_for_the_numbers_a_cpu_reads_one_by_one(stages: int) -> N
     ):
         cut = [row for row in range(3) if left[row] < had[row]]
         assert [ours[row] for row in cut] == pytest.approx([theirs[row] for row in cut])
-    assert at_once.told.keys() == one_by_one.told.keys() == {0, 2}
-    for row, theirs in one_by_one.told.items():
-        ours = at_once.told[row]
-        assert ours.each == theirs.each == 1 + stages
+    assert at_once.rows.keys() == one_by_one.rows.keys() == {0, 2}
+    for row, theirs in one_by_one.rows.items():
+        ours = at_once.rows[row]
+        assert ours.per_token == theirs.per_token == 1 + stages
         probs = of_each(ours, ours.probs)
         for token, numbers in of_each(theirs, theirs.probs).items():
             assert probs[token] == pytest.approx(numbers, rel=1e-4)
@@ -183,6 +183,6 @@ def test_a_gpu_is_asked_for_the_numbers_a_cpu_reads_one_by_one(stages: int) -> N
             assert log_probs[token] == pytest.approx(numbers, abs=1e-5)
 
 
-def of_each(told: Told, numbers: list[float]) -> dict[int, tuple[float, ...]]:
+def of_each(told: RowProbabilities, numbers: list[float]) -> dict[int, tuple[float, ...]]:
     """The numbers of each token, as far as there are any."""
-    return dict(zip(told.tokens, zip(*[iter(numbers)] * told.each, strict=True), strict=False))
+    return dict(zip(told.tokens, zip(*[iter(numbers)] * told.per_token, strict=True), strict=False))

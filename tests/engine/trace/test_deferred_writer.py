@@ -1,4 +1,4 @@
-"""What a GPU has told while it is busy with the next tick, told in that order on a CPU."""
+"""Deferred writing, as on a GPU, gives the same traces in the same order."""
 
 import gc
 import pickle
@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from engine.run_control import RunControl
-from engine.trace import Trace
-from engine.trace import deferred_writer as telling
-from engine.trace.distributions import observed
-from engine.trace.gpu_statistics import Measuring
-from engine.trace.statistics import Known, Request
-from engine.trace.token_text import Numbers
+from engine.trace import Trace, deferred_writer
+from engine.trace.distributions import observations
+from engine.trace.gpu_statistics import BatchedStatistics
+from engine.trace.statistics import KnownStatistics, StatisticsRequest
+from engine.trace.token_text import IdDecoder
 from engine.trie.backend import Best, Place, Reading
 from playground import Playground
 from tests.recordings import as_on_a_gpu
@@ -35,18 +34,18 @@ CHOICES = [
 
 def timeless(traces: list[Trace]) -> list[Trace]:
     return [
-        replace(trace, ticks=tuple(replace(tick, ms=0.0) for tick in trace.ticks))
+        replace(trace, ticks=tuple(replace(tick, ms=0.0, decided_ms=None) for tick in trace.ticks))
         for trace in traces
     ]
 
 
 @pytest.fixture
 def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "works_by_itself", lambda device: True)
+    monkeypatch.setattr(deferred_writer, "is_asynchronous", lambda device: True)
 
 
 @pytest.mark.parametrize("choices", [CHOICES[:5], CHOICES[5:]])
-def test_what_is_told_later_is_the_same_story(
+def test_deferred_and_immediate_writing_give_equal_traces(
     choices: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def traces() -> list[Trace]:
@@ -54,11 +53,11 @@ def test_what_is_told_later_is_the_same_story(
         return timeless(lab.compare("a b a b", choices, max_new_tokens=12, seed=3))
 
     at_once = traces()
-    monkeypatch.setattr(telling, "works_by_itself", lambda device: True)
+    monkeypatch.setattr(deferred_writer, "is_asynchronous", lambda device: True)
     assert traces() == at_once
 
 
-def test_news_come_in_order_and_end_with_the_trace(ahead: None) -> None:
+def test_updates_come_in_order_and_end_with_the_trace(ahead: None) -> None:
     steps: dict[int, dict] = {}
     for update in Playground(tiny("llama")).stream("a b", CHOICES[:5], max_new_tokens=8, seed=1):
         own = steps.setdefault(update.run, {})
@@ -69,7 +68,7 @@ def test_news_come_in_order_and_end_with_the_trace(ahead: None) -> None:
             assert tuple(own.values()) == update.trace.steps
 
 
-def test_somebody_who_goes_step_by_step_sees_each_step_before_the_next_is_granted(
+def test_stepping_shows_each_step_before_the_next_one_runs(
     ahead: None,
 ) -> None:
     pace, seen = RunControl(paused=True, patience=20), []
@@ -78,13 +77,13 @@ def test_somebody_who_goes_step_by_step_sees_each_step_before_the_next_is_grante
         lab = Playground(tiny("llama"))
         for update in lab.stream("a b", ["greedy"], max_new_tokens=4, stop=pace):
             seen.extend(step.token.id for step in update.steps)
-            told.release()
+            shown.release()
 
-    told = threading.Semaphore(0)
+    shown = threading.Semaphore(0)
     thread = threading.Thread(target=watch)
     thread.start()
     for expected in range(1, 5):
-        assert told.acquire(timeout=20)
+        assert shown.acquire(timeout=20)
         assert len(seen) >= expected
         pace.step()
     pace.stop()
@@ -92,24 +91,24 @@ def test_somebody_who_goes_step_by_step_sees_each_step_before_the_next_is_grante
     assert not thread.is_alive()
 
 
-def test_what_cannot_be_told_ends_its_run_alone(
+def test_a_failure_of_the_statistics_ends_only_its_run(
     ahead: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured = Measuring.measured
+    compute = BatchedStatistics.compute
 
     def fails(self, requests, ready=None):
         if any(request.stages for request in requests):
-            raise MemoryError("no room to tell")
-        return measured(self, requests, ready)
+            raise MemoryError("out of memory")
+        return compute(self, requests, ready)
 
-    monkeypatch.setattr(Measuring, "measured", fails)
+    monkeypatch.setattr(BatchedStatistics, "compute", fails)
     lab = Playground(tiny("llama"))
     good, bad = lab.compare("a b", ["greedy", ("sample", {"top_k": 5})], max_new_tokens=5, seed=1)
     assert good.error is None and len(good.sequences[0].token_ids) > 0
-    assert bad.error is not None and "no room to tell" in bad.error and bad.steps == ()
+    assert bad.error is not None and "out of memory" in bad.error and bad.steps == ()
 
 
-def test_a_stopped_run_has_told_all_it_decided(ahead: None) -> None:
+def test_a_stopped_run_has_all_steps_it_decided(ahead: None) -> None:
     ticks = iter(range(100))
 
     class After:
@@ -131,13 +130,13 @@ def test_a_stopped_run_has_told_all_it_decided(ahead: None) -> None:
         [("sample", {"top_k": 20}), ("sample", {"top_p": 0.9}), ("beam_search", {"num_beams": 3})],
     ],
 )
-def test_what_is_measured_comes_in_few_shapes(runs: list, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_are_computed_in_few_shapes(runs: list, monkeypatch: pytest.MonkeyPatch) -> None:
     as_on_a_gpu(monkeypatch)
-    monkeypatch.setattr(Measuring, "measured", Measuring.at_once)
+    monkeypatch.setattr(BatchedStatistics, "compute", BatchedStatistics.compute_in_one_graph)
     lab = Playground(tiny("llama"))
     traces = lab.compare("a few words", runs, max_new_tokens=40)
     assert not any(trace.error for trace in traces)
-    graphs = lab._backends.trie.measuring._graphs
+    graphs = lab._backends.trie.statistics._graphs
     # One at the start, one when a text ends, and two or three between.
     assert graphs and len(graphs._met) <= 10
 
@@ -145,17 +144,19 @@ def test_what_is_measured_comes_in_few_shapes(runs: list, monkeypatch: pytest.Mo
 KNOWN = ["greedy", ("beam_search", {"num_beams": 5}), ("contrastive_search", {"top_k": 4})]
 
 
-def test_what_the_host_was_told_to_decide_by_is_asked_for_no_more(ahead: None) -> None:
+def test_statistics_known_to_the_host_are_not_requested_again(ahead: None) -> None:
     lab = Playground(tiny("llama"))
-    asked = Mock(wraps=lab._backends.trie.measuring.measured)
-    lab._backends.trie.measuring.measured = asked
+    compute = Mock(wraps=lab._backends.trie.statistics.compute)
+    lab._backends.trie.statistics.compute = compute
     lab.compare("a few words", KNOWN, max_new_tokens=12)
-    assert not asked.called
+    assert not compute.called
     lab.compare("a few words", [*KNOWN, ("sample", {"top_k": 5})], max_new_tokens=12)
-    assert {len(request.stages) for call in asked.call_args_list for request in call.args[0]} == {1}
+    assert {len(request.stages) for call in compute.call_args_list for request in call.args[0]} == {
+        1
+    }
 
 
-def test_of_a_row_that_is_known_the_picks_beyond_the_best_are_told_as_well() -> None:
+def test_known_statistics_include_picks_beyond_the_most_probable() -> None:
     logits = torch.randn(2, 300, generator=torch.Generator().manual_seed(1)) * 3
     reading = Reading.of(logits)
     places = [Place(reading, row) for row in range(2)]
@@ -165,13 +166,12 @@ def test_of_a_row_that_is_known_the_picks_beyond_the_best_are_told_as_well() -> 
         (row, token): (float(reading.log_probs[row, token]), order[row].index(token))
         for row, token in picks[1:]
     }
-    known = Known(Best.of(reading.told), further)
-    assert known.has(picks) and not known.has([(0, order[0][40])])
-    speller = Numbers()
-    [measured] = Measuring().measured([Request(places, [], picks)])
-    ours, theirs = (
-        observed(told, [], picks, 300, speller) for told in (lambda: known.numbers(picks), measured)
-    )
+    known = KnownStatistics(Best.of(reading.told), further)
+    assert known.cover(picks) and not known.cover([(0, order[0][40])])
+    token_decoder = IdDecoder()
+    [computed] = BatchedStatistics().compute([StatisticsRequest(places, [], picks)])
+    ours = observations(lambda: known.statistics(picks), [], picks, 300, token_decoder)
+    theirs = observations(computed, [], picks, 300, token_decoder)
     assert [one.rank for one in ours] == [1, 41, 4, 201]
     assert ours == theirs
 
@@ -182,11 +182,11 @@ def readings() -> int:
     return sum(isinstance(one, Reading) for one in gc.get_objects())
 
 
-def test_a_trace_that_nobody_looks_at_holds_nothing_of_the_model(
+def test_an_unread_trace_keeps_no_model_output_alive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     as_on_a_gpu(monkeypatch)
-    monkeypatch.setattr(Measuring, "measured", Measuring.at_once)
+    monkeypatch.setattr(BatchedStatistics, "compute", BatchedStatistics.compute_in_one_graph)
     lab, before = Playground(tiny("llama")), readings()
     traces = lab.compare("a few words", [*KNOWN, ("sample", {"top_k": 5})], max_new_tokens=30)
     # The prompt's, those of recordings, and the last one that was measured.
@@ -194,6 +194,6 @@ def test_a_trace_that_nobody_looks_at_holds_nothing_of_the_model(
     assert [len(trace.steps) for trace in traces] == [len([*trace.steps]) for trace in traces]
 
 
-def test_a_trace_that_nobody_looked_at_can_be_taken_elsewhere() -> None:
+def test_an_unread_trace_can_be_pickled() -> None:
     [trace] = Playground(tiny("llama")).compare("a few words", ["sample"], max_new_tokens=3)
     assert pickle.loads(pickle.dumps(trace)) == trace

@@ -1,4 +1,4 @@
-"""What a trace tells of each distribution, against the same numbers worked out directly."""
+"""Recorded distributions against the same numbers computed directly."""
 
 import pickle
 from typing import Any
@@ -47,7 +47,7 @@ def text_before(trace: Trace, step: Step) -> list[int]:
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("model", ["tiny", "embedded"])
-def test_what_each_processor_cut_is_what_it_cuts_when_it_is_called_directly(
+def test_recorded_cuts_equal_those_of_a_direct_call_of_each_processor(
     name: str, model: str, embedded: Playground
 ) -> None:
     lab = embedded if model == "embedded" else Playground(tiny("llama"))
@@ -62,50 +62,50 @@ def test_what_each_processor_cut_is_what_it_cuts_when_it_is_called_directly(
         probs = surprisal.neg().exp()
         mean = (probs * surprisal).sum()
         variance = float((probs * (surprisal - mean).square()).sum())
-        told = step.distribution
-        assert told.raw_varentropy == pytest.approx(variance, rel=1e-3)
+        recorded = step.distribution
+        assert recorded.raw_varentropy == pytest.approx(variance, rel=1e-3)
         for stage, processor in enumerate(processors):
             before, scores = scores.softmax(-1), processor(ids, scores)
             kept = scores > -torch.inf
             cut = bool(((before > 0) & ~kept).any())
-            assert told.kept_after[stage] == int(kept.sum())
+            assert recorded.kept_after[stage] == int(kept.sum())
             lowest = float(before[kept].min()) if cut else None
-            assert told.cutoffs[stage] == (pytest.approx(lowest, rel=1e-3) if cut else None)
+            assert recorded.cutoffs[stage] == (pytest.approx(lowest, rel=1e-3) if cut else None)
             cut_somewhere |= cut
-        assert len(told.cutoffs) == len(processors) and told.kept == told.kept_after[-1]
+        assert len(recorded.cutoffs) == len(processors) and recorded.kept == recorded.kept_after[-1]
     assert cut_somewhere
 
 
-def test_a_processor_that_only_sharpens_has_no_cutoff() -> None:
+def test_a_processor_that_cuts_no_token_has_no_cutoff() -> None:
     [trace] = Playground(tiny("llama")).compare("hi", [("sample", {"temperature": 0.5})])
     shaped = [step.distribution for step in trace.steps]
     assert {distribution.processors[0] for distribution in shaped} == {"temperature"}
     assert all(distribution.cutoffs[0] is None for distribution in shaped)
 
 
-def test_a_processor_that_leaves_only_what_was_cut_before_it_has_no_cutoff() -> None:
+def test_a_processor_that_keeps_only_tokens_cut_before_has_no_cutoff() -> None:
     class Revives(LogitsProcessor):
         def __call__(self, input_ids: Any, scores: Any) -> Any:
             return torch.full_like(scores, -torch.inf).index_fill(-1, torch.tensor([9]), 0.0)
 
     settings = {"suppress_tokens": [9], "logits_processor": [Revives()]}
     [trace] = Playground(tiny("llama")).compare("hi", [("greedy", settings)], max_new_tokens=2)
-    told = trace.steps[0].distribution
-    cutoffs = dict(zip(told.processors, told.cutoffs, strict=True))
-    kept = dict(zip(told.processors, told.kept_after, strict=True))
+    recorded = trace.steps[0].distribution
+    cutoffs = dict(zip(recorded.processors, recorded.cutoffs, strict=True))
+    kept = dict(zip(recorded.processors, recorded.kept_after, strict=True))
     assert trace.steps[0].token.id == 9
     assert kept == {"revives": 1, "suppress_tokens": SIZE - 1} and cutoffs["revives"] is None
     assert cutoffs["suppress_tokens"] is not None
 
 
-def test_a_run_without_processors_says_so_and_still_has_a_varentropy() -> None:
+def test_a_run_without_processors_has_a_varentropy_and_no_cutoffs() -> None:
     [trace] = Playground(tiny("llama")).compare("hi", ["greedy"], max_new_tokens=3)
     for step in trace.steps:
         assert step.distribution.kept_after == () and step.distribution.cutoffs == ()
         assert step.distribution.raw_varentropy > 0
 
 
-def test_varentropy_is_nothing_where_all_tokens_are_alike_and_where_one_is_certain() -> None:
+def test_varentropy_is_zero_for_uniform_and_for_certain_distributions() -> None:
     certain = torch.full((1, 64), -torch.inf)
     certain[0, 5] = 3.0
     readings = Reading.of(torch.cat([torch.zeros(1, 64), certain]))
@@ -116,7 +116,9 @@ def test_varentropy_is_nothing_where_all_tokens_are_alike_and_where_one_is_certa
 @pytest.mark.parametrize(
     "choice", ["greedy", "sample", ("beam_search", {"num_beams": 3})], ids=lambda c: str(c)[:12]
 )
-def test_green_tokens_are_those_of_the_list_transformers_draws(scheme: str, choice: Any) -> None:
+def test_green_tokens_are_those_on_the_list_that_transformers_draws(
+    scheme: str, choice: Any
+) -> None:
     mark = {"greenlist_ratio": 0.4, "bias": 0.3, "seeding_scheme": scheme, "context_width": 1}
     lab = Playground(tiny("llama"))
     [trace] = lab.compare("one two", [choice], max_new_tokens=24, seed=5, watermarking_config=mark)
@@ -134,7 +136,36 @@ def test_green_tokens_are_those_of_the_list_transformers_draws(scheme: str, choi
     assert True in flags and False in flags
 
 
-def test_only_a_green_list_makes_green_tokens() -> None:
+@pytest.mark.parametrize("bias", [-2.0, 0.0, 1e-9])
+@pytest.mark.parametrize("custom", [False, True])
+def test_green_tokens_are_those_on_the_green_list_whatever_the_bias(
+    bias: float, custom: bool
+) -> None:
+    mark = {"greenlist_ratio": 0.5, "bias": bias, "seeding_scheme": "lefthash"}
+    choice: Any = ("custom", {"custom_generate": greedy_code}) if custom else "greedy"
+    [trace] = Playground(tiny("llama")).compare(
+        "one two", [choice], max_new_tokens=16, watermarking_config=mark
+    )
+    processor = WatermarkLogitsProcessor(vocab_size=SIZE, device="cpu", **mark)
+    flags = [step.notes["green"] for step in trace.steps]
+    assert flags == [
+        step.token.id
+        in processor._get_greenlist_ids(torch.tensor(text_before(trace, step))).tolist()
+        for step in trace.steps
+    ]
+    assert True in flags and False in flags
+
+
+def greedy_code(
+    model: Any, input_ids: Any, logits_processor: Any, stopping_criteria: Any, **_: Any
+) -> Any:
+    while not stopping_criteria(input_ids, None).all():
+        scores = logits_processor(input_ids, model(input_ids).logits[:, -1])
+        input_ids = torch.cat([input_ids, scores.argmax(-1, keepdim=True)], dim=-1)
+    return input_ids
+
+
+def test_runs_without_a_green_list_have_no_green_notes() -> None:
     lab = Playground(tiny("llama"))
     synthid = {"ngram_len": 3, "keys": [1, 2, 3], "sampling_table_size": 256}
     plain, other = lab.compare(
@@ -143,7 +174,7 @@ def test_only_a_green_list_makes_green_tokens() -> None:
     assert not any("green" in step.notes for step in (*plain.steps, *other.steps))
 
 
-def test_code_of_ones_own_has_green_tokens_too() -> None:
+def test_custom_code_has_green_notes_too() -> None:
     def greedy(model: Any, input_ids: Any, logits_processor: Any, **kwargs: Any) -> Any:
         for _ in range(5):
             with torch.no_grad():
@@ -165,14 +196,14 @@ def test_code_of_ones_own_has_green_tokens_too() -> None:
     assert True in flags and False in flags
 
 
-def test_candidates_are_made_when_they_are_looked_at_and_are_a_tuple_to_everyone(
+def test_candidates_are_built_on_first_access_and_behave_as_a_tuple(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[int] = []
 
-    def watched(*told: Any) -> tuple[Candidate, ...]:
+    def watched(*recorded: Any) -> tuple[Candidate, ...]:
         made.append(1)
-        return candidates(*told)
+        return candidates(*recorded)
 
     candidates = observe._candidates
     monkeypatch.setattr(observe, "_candidates", watched)

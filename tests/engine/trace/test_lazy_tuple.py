@@ -1,4 +1,4 @@
-"""What is made when somebody looks at it: once, and then it is what it would have been."""
+"""A lazy tuple builds its items once, on first access, and equals the plain tuple."""
 
 import copy
 import pickle
@@ -8,8 +8,8 @@ import pytest
 from engine.trace.lazy_tuple import LazyTuple
 
 
-class Making:
-    """Makes the same three things, and counts how often."""
+class CountingBuild:
+    """Builds three items and counts its calls."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -20,37 +20,37 @@ class Making:
 
 
 @pytest.fixture
-def making() -> Making:
-    return Making()
+def build() -> CountingBuild:
+    return CountingBuild()
 
 
-def test_nothing_is_made_before_somebody_looks(making: Making) -> None:
-    later = LazyTuple(making, 3)
-    assert len(later) == 3 and later
-    assert making.times == 0
+def test_items_are_not_built_before_the_first_access(build: CountingBuild) -> None:
+    items = LazyTuple(build, 3)
+    assert len(items) == 3 and items
+    assert build.times == 0
 
 
 @pytest.mark.parametrize(
-    ("look", "seen"),
+    ("access", "expected"),
     [
         (len, 3),
         (list, ["a", "b", "c"]),
-        (lambda later: later[1], "b"),
-        (lambda later: later[-2:], ("b", "c")),
-        (lambda later: "c" in later, True),
-        (lambda later: later == ("a", "b", "c"), True),
-        (lambda later: later == ("a", "b"), False),
-        (lambda later: hash(later) == hash(("a", "b", "c")), True),
+        (lambda items: items[1], "b"),
+        (lambda items: items[-2:], ("b", "c")),
+        (lambda items: "c" in items, True),
+        (lambda items: items == ("a", "b", "c"), True),
+        (lambda items: items == ("a", "b"), False),
+        (lambda items: hash(items) == hash(("a", "b", "c")), True),
         (repr, "('a', 'b', 'c')"),
     ],
 )
-def test_it_is_made_once_whoever_looks(look, seen, making: Making) -> None:
-    later = LazyTuple(making)
-    assert look(later) == seen and look(later) == seen
-    assert making.times == 1
+def test_items_are_built_once(access, expected, build: CountingBuild) -> None:
+    items = LazyTuple(build)
+    assert access(items) == expected and access(items) == expected
+    assert build.times == 1
 
 
-@pytest.mark.parametrize("elsewhere", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_elsewhere_it_is_a_tuple(elsewhere, making: Making) -> None:
-    assert elsewhere(LazyTuple(making)) == ("a", "b", "c")
-    assert type(elsewhere(LazyTuple(making))) is tuple
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_is_a_plain_tuple(copied, build: CountingBuild) -> None:
+    assert copied(LazyTuple(build)) == ("a", "b", "c")
+    assert type(copied(LazyTuple(build))) is tuple

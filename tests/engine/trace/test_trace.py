@@ -1,4 +1,4 @@
-"""Traces: a whole run in a file, read back equal."""
+"""Traces and their files."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def traces() -> list[Trace]:
     return lab.compare("a 🌟 is born", RUNS, max_new_tokens=15, repetition_penalty=1.1, seed=2)
 
 
-def test_a_trace_comes_back_equal_from_its_file(traces: list[Trace], tmp_path: Path) -> None:
+def test_a_trace_read_from_its_file_is_equal(traces: list[Trace], tmp_path: Path) -> None:
     for trace in traces:
         trace.save(tmp_path / "trace.json")
         assert Trace.load(tmp_path / "trace.json") == trace
@@ -43,7 +43,9 @@ def test_the_file_is_strict_json_with_a_version(traces: list[Trace]) -> None:
     [{"version": 99}, {"steps": [[]]}, {"tokens": {}}, {"ticks": [1]}, {"sequences": None}],
     ids=str,
 )
-def test_a_file_that_is_no_trace_is_refused(traces: list[Trace], change: dict[str, object]) -> None:
+def test_an_invalid_trace_file_raises_an_error(
+    traces: list[Trace], change: dict[str, object]
+) -> None:
     data = json.loads(traces[0].to_json())
     with pytest.raises(PlaygroundError, match="trace"):
         Trace.from_json(json.dumps({**data, **change}))
@@ -52,7 +54,7 @@ def test_a_file_that_is_no_trace_is_refused(traces: list[Trace], change: dict[st
             Trace.from_json(text)
 
 
-def test_a_step_that_is_its_own_ancestor_is_refused(traces: list[Trace]) -> None:
+def test_a_step_that_is_its_own_ancestor_raises_an_error(traces: list[Trace]) -> None:
     data = json.loads(traces[0].to_json())
     data["steps"][0][0] = 3
     with pytest.raises(PlaygroundError, match="step 0 has step 3 for its parent"):
@@ -73,7 +75,7 @@ def test_steps_form_a_tree_and_sequences_are_paths_in_it(traces: list[Trace]) ->
             assert path[-1].event == "returned"
 
 
-def test_distributions_say_what_the_processors_did(traces: list[Trace]) -> None:
+def test_distributions_record_what_each_processor_did(traces: list[Trace]) -> None:
     for trace in traces:
         for step in trace.steps:
             seen = step.distribution

@@ -1,4 +1,4 @@
-"""Detection against transformers' own detector and against green lists drawn by hand."""
+"""Detection against transformers' own detector and against green lists drawn directly."""
 
 import json
 import random
@@ -15,7 +15,7 @@ from transformers import WatermarkDetector, WatermarkingConfig, WatermarkLogitsP
 from engine.errors import PlaygroundError
 from engine.settings import Limits
 from engine.watermark.detector import SCHEMES, detect
-from engine.watermark.retokenize import spelled
+from engine.watermark.retokenize import token_texts
 from playground import Playground
 from tests.tiny import SIZE, tiny
 
@@ -25,14 +25,14 @@ KEY = 77
 
 
 def drawn(seed, length=120, *, vocabulary=SIZE):
-    """Tokens nobody marked, in which pairs are repeated."""
+    """Unmarked tokens in which pairs repeat."""
     fresh = random.Random(seed)
     ids = [fresh.randrange(3, vocabulary) for _ in range(length)]
     return ids + ids[: length // 3]
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['case']}-{case['prompt'][:9]}")
-def test_a_golden_text_is_judged_marked_token_by_token(case, embedded):
+def test_golden_texts_are_detected_token_by_token(case, embedded):
     mark = dict(case["config"]["watermarking_config"])
     found = detect(embedded.model, case["sequences"][0], scheme=mark.pop("seeding_scheme"), **mark)
     theirs = {name: value[0] for name, value in case["detection"].items()}
@@ -91,7 +91,7 @@ def green_by_hand(scheme, before, token, ratio):
 @pytest.mark.parametrize(
     ("scheme", "width", "context"), [("lefthash", 1, 1), ("lefthash", 3, 3), ("selfhash", 3, 2)]
 )
-def test_every_colour_is_the_one_drawn_by_hand(scheme, width, context):
+def test_colours_equal_those_of_a_direct_draw(scheme, width, context):
     ids = drawn(4, 45)
     found = detect(
         tiny("llama"), ids, scheme=scheme, context_width=width, hashing_key=KEY, greenlist_ratio=0.4
@@ -103,7 +103,7 @@ def test_every_colour_is_the_one_drawn_by_hand(scheme, width, context):
         assert found.tokens[at].verdict == ("green" if green else "red"), at
 
 
-def test_every_colour_is_on_the_processors_own_list(embedded):
+def test_colours_equal_those_of_the_processors_own_list(embedded):
     vocabulary = embedded.model.module.config.vocab_size
     ids = drawn(5, 40, vocabulary=vocabulary)
     processor = WatermarkLogitsProcessor(vocabulary, "cpu", hashing_key=KEY)
@@ -114,7 +114,7 @@ def test_every_colour_is_on_the_processors_own_list(embedded):
 
 
 @pytest.mark.parametrize("scheme", ["lefthash", "selfhash"])
-def test_what_a_run_noted_as_green_is_found_green(embedded, scheme):
+def test_detection_agrees_with_the_green_notes_of_a_run(embedded, scheme):
     mark = {"bias": 4.0, "seeding_scheme": scheme}
     [run] = embedded.compare(
         "My day:", [("sample", {"watermarking_config": mark})], max_new_tokens=40, seed=2
@@ -123,16 +123,16 @@ def test_what_a_run_noted_as_green_is_found_green(embedded, scheme):
     noted = [run.steps[at].notes["green"] for at in text.steps]
     found = detect(embedded.model, text.token_ids, scheme=scheme)
     assert found.verdict == "marked"
-    told = [
+    pairs = [
         (token.verdict == "green", note) for token, note in zip(found.tokens, noted, strict=True)
     ]
     # Of selfhash the processor raises only green tokens among the forty most probable ones.
-    assert all(green or not note for green, note in told[1:])
+    assert all(green or not note for green, note in pairs[1:])
     if scheme == "lefthash":
-        assert all(green == note for green, note in told[1:])
+        assert all(green == note for green, note in pairs[1:])
 
 
-def test_repeats_are_left_out_where_they_are_ignored():
+def test_ignored_repeats_are_not_scored():
     ids = [10, 11, 12, 10, 11, 13, 10, 11]
     [found, once] = [detect(tiny("llama"), ids, ignore_repeated=flag) for flag in (False, True)]
     assert [token.repeated for token in found.tokens] == [False] * 4 + [True, False, False, True]
@@ -148,7 +148,7 @@ def test_a_wide_context_does_not_make_pairs_independent():
     assert [token.redrawn for token in found.tokens][-1] is True
 
 
-def test_the_same_again_is_no_evidence(embedded):
+def test_repeated_text_is_no_evidence(embedded):
     """A refrain whose few pairs happen to be green passes any threshold by being long."""
     refrain = next(
         words
@@ -162,11 +162,11 @@ def test_the_same_again_is_no_evidence(embedded):
     long = refrain + drawn(9, 300, vocabulary=49_000)
     assert detect(embedded.model, long).z_score > 5
     assert detect(embedded.model, long).verdict == "not marked"
-    assert "the same again is no evidence" in detect(embedded.model, long).reason
+    assert "repeats are no evidence" in detect(embedded.model, long).reason
 
 
 @pytest.mark.parametrize(("length", "verdict"), [(5, "too short to say"), (6, "not marked")])
-def test_a_verdict_takes_as_many_tokens_as_all_green_would_need(length, verdict):
+def test_a_text_is_too_short_until_all_green_tokens_would_reach_the_threshold(length, verdict):
     """The fifth power of 0.25 is the first that z > 3 allows, and five pairs are six tokens."""
     found = detect(tiny("llama"), range(20, 20 + length), hashing_key=4)
     assert found.green_tokens < found.tokens_scored == length - 1
@@ -175,7 +175,7 @@ def test_a_verdict_takes_as_many_tokens_as_all_green_would_need(length, verdict)
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("text", ["", "x", "\0", "\ud800", " "], ids=ascii)
-def test_a_text_with_nothing_to_score_is_too_short_to_say(text, scheme):
+def test_a_text_without_scored_tokens_is_too_short(text, scheme):
     found = detect(
         tiny("llama"), text, scheme=scheme, **({} if scheme == "synthid" else {"context_width": 3})
     )
@@ -197,7 +197,7 @@ def test_a_text_with_nothing_to_score_is_too_short_to_say(text, scheme):
     ],
     ids=["Russian", "Japanese", "bytes", "surrogates", "NULs", "special tokens"],
 )
-def test_any_text_gets_an_answer(text, scheme, embedded):
+def test_unusual_texts_are_detected_without_errors(text, scheme, embedded):
     found = detect(embedded.model, text, scheme=scheme)
     assert found.verdict in ("not marked", "too short to say")
     assert json.loads(json.dumps(found.to_dict()))["verdict"] == found.verdict
@@ -209,7 +209,7 @@ def test_any_text_gets_an_answer(text, scheme, embedded):
     scheme=st.sampled_from(SCHEMES),
     once=st.booleans(),
 )
-def test_no_text_breaks_a_detector(text, scheme, once):
+def test_arbitrary_texts_are_detected_without_errors(text, scheme, once):
     found = detect(tiny("llama"), text, scheme=scheme, ignore_repeated=once)
     assert len(found.tokens) >= found.tokens_scored >= found.green_tokens
     assert 0 <= found.exact_p <= 1
@@ -235,18 +235,18 @@ WRONG = {
     "a flag": ({"ignore_repeated": 1}, "ignore_repeated is 1; it must be true or false"),
     "no keys": ({"scheme": "synthid", "keys": []}, "keys is []; it must be a list of 1 to"),
     "keys of letters": ({"scheme": "synthid", "keys": "abc"}, "keys is 'abc'; it must be a list"),
-    "a key beyond bits": ({"scheme": "synthid", "keys": [2**63]}, "whole numbers of 64 bits"),
-    "keys that fall together": ({"scheme": "synthid", "keys": [1, 65537]}, "must differ by more"),
+    "a key beyond bits": ({"scheme": "synthid", "keys": [2**63]}, "64-bit integers"),
+    "keys that fall together": ({"scheme": "synthid", "keys": [1, 65537]}, "differ by a multiple"),
     "no n-gram": ({"scheme": "synthid", "ngram_len": 1}, "ngram_len is 1; it must be"),
-    "coins alike": (
+    "a constant sampling table": (
         {"scheme": "synthid", "keys": [1], "sampling_table_size": 2, "sampling_table_seed": 1},
-        "all of them alike",
+        "are equal",
     ),
 }
 
 
 @pytest.mark.parametrize(("fields", "words"), WRONG.values(), ids=WRONG)
-def test_settings_without_sense_are_refused_in_words(fields, words):
+def test_invalid_detector_settings_raise_an_error_that_names_them(fields, words):
     with pytest.raises(PlaygroundError) as refused:
         detect(tiny("llama"), "some text to judge", **fields)
     assert words in str(refused.value)
@@ -255,18 +255,18 @@ def test_settings_without_sense_are_refused_in_words(fields, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"bytes", "not as bytes"),
-        (5, "not int"),
-        (None, "not NoneType"),
-        ([1.5, 2], "a text or a list of token ids is judged"),
-        ([3, SIZE], f"token id {SIZE} is none of llama: 0 to {SIZE - 1}"),
+        (b"bytes", "of type bytes"),
+        (5, "of type int"),
+        (None, "of type NoneType"),
+        ([1.5, 2], "it must be a str or a list of token ids"),
+        ([3, SIZE], f"token id {SIZE} is not in the vocabulary of llama"),
         ([-1, 4], "token id -1"),
         ("long " * 21, "the text has 105 characters; at most 100 are read"),
-        ([*range(3, 60)], "this text needs 56 green lists, one for each context in it; at most 50"),
+        ([*range(3, 60)], "the text needs 56 green lists, one for each context; the limit is 50"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_no_text_is_refused_in_words(text, words):
+def test_invalid_texts_raise_an_error(text, words):
     limits = Limits(detect_characters=100, green_lists=50)
     with pytest.raises(PlaygroundError) as refused:
         detect(tiny("llama"), text, limits=limits, hashing_key=991)
@@ -290,14 +290,14 @@ def test_what_is_no_text_is_refused_in_words(text, words):
     ],
     ids=str,
 )
-def test_a_mark_without_sense_is_not_written(mark, words):
+def test_an_invalid_watermark_raises_an_error(mark, words):
     lab = Playground(tiny("llama"))
     with pytest.raises(PlaygroundError) as refused:
         lab.compare("hi", ["sample"], max_new_tokens=2, watermarking_config=mark)
     assert words in str(refused.value)
 
 
-def test_tokens_that_do_not_survive_as_text_are_counted(embedded):
+def test_tokens_changed_by_a_round_trip_are_counted(embedded):
     tokenizer = embedded.model.tokenizer
     whole = tokenizer(" understanding matters here, as it does there").input_ids
     halves = tokenizer(" under").input_ids + tokenizer("standing").input_ids + whole[1:]
@@ -309,14 +309,14 @@ def test_tokens_that_do_not_survive_as_text_are_counted(embedded):
     assert detect(embedded.model, tokenizer.decode(whole)).round_trip is None
 
 
-def test_tokens_are_spelled_so_that_they_make_up_the_text(embedded):
+def test_token_texts_join_to_the_text(embedded):
     text = "Ein Vögelchen 🐦‍⬛ singt 日本語, naïve\n\tand so on"
     ids = embedded.model.tokenizer(text).input_ids
-    assert "".join(spelled(embedded.model, ids)) == text
+    assert "".join(token_texts(embedded.model, ids)) == text
     assert "".join(token.text for token in detect(embedded.model, text).tokens) == text
 
 
-def test_scores_of_unmarked_tokens_are_those_of_chance(embedded):
+def test_scores_of_unmarked_tokens_follow_the_null_hypothesis(embedded):
     """Over 200 texts of 100 random tokens the mean of z has a standard error of 0.071 and its
     variance one of 0.1: five of either happen once in two million runs, and the draws are fixed."""
     vocabulary = embedded.model.module.config.vocab_size
@@ -334,7 +334,7 @@ def test_scores_of_unmarked_tokens_are_those_of_chance(embedded):
     assert abs(values.var() - 1) < 5 * 0.1
 
 
-def test_another_threshold_or_share_draws_no_list_again(embedded, monkeypatch):
+def test_another_threshold_or_ratio_draws_no_new_lists(embedded, monkeypatch):
     ids = drawn(6, 50, vocabulary=49_000)
     detect(embedded.model, ids, hashing_key=4711)
     monkeypatch.setattr(torch, "randperm", None)

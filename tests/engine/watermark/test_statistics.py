@@ -1,4 +1,4 @@
-"""Counts against chance: tails summed by hand, and the curve transformers uses."""
+"""Watermark statistics against exact sums."""
 
 import math
 from fractions import Fraction
@@ -9,14 +9,14 @@ from engine.watermark.statistics import (
     MARKED,
     TOO_SHORT,
     UNMARKED,
-    Chance,
+    NullHypothesis,
     binomial_tail,
-    count,
     normal_tail,
+    score_values,
     verdict,
 )
 
-QUARTER = Chance(0.25, 0.1875, 0.25)
+QUARTER = NullHypothesis(0.25, 0.1875, 0.25)
 
 
 def summed(successes, trials, chance):
@@ -32,13 +32,13 @@ def summed(successes, trials, chance):
 
 @pytest.mark.parametrize("chance", [0.25, 0.5, 0.9, 0.001])
 @pytest.mark.parametrize("trials", [1, 2, 7, 48, 199])
-def test_a_tail_is_the_sum_of_its_terms(trials, chance):
+def test_the_binomial_tail_is_the_sum_of_its_terms(trials, chance):
     for successes in {*range(-1, trials + 2, max(1, trials // 9)), trials, trials + 1}:
         expected = summed(successes, trials, chance)
         assert binomial_tail(successes, trials, chance) == pytest.approx(expected, rel=1e-10)
 
 
-def test_a_tail_of_many_trials_neither_overflows_nor_takes_long():
+def test_the_binomial_tail_of_many_trials_is_finite_and_accurate():
     assert binomial_tail(125_000, 250_000, 0.5) == pytest.approx(0.5, abs=0.001)
     assert binomial_tail(250_000, 250_000, 0.5) == 0.0
     assert 0 < binomial_tail(65_000, 250_000, 0.25) < 1e-29
@@ -50,13 +50,13 @@ def test_a_tail_of_many_trials_neither_overflows_nor_takes_long():
 
 
 @pytest.mark.parametrize("chance", [0.0, 1.0])
-def test_a_coin_that_always_falls_alike(chance):
+def test_the_binomial_tail_of_certain_outcomes(chance):
     assert binomial_tail(0, 5, chance) == 1.0
     assert binomial_tail(3, 5, chance) == chance
 
 
-def test_nothing_scored_is_nothing_unusual():
-    nothing = count([], 0, QUARTER)
+def test_a_text_without_scored_tokens_has_a_neutral_score():
+    nothing = score_values([], 0, QUARTER)
     assert (nothing.z_score, nothing.exact_p, nothing.green_fraction) == (0.0, 1.0, 0.0)
     for threshold in (-10.0, 0.0, 3.0):
         assert verdict(nothing, nothing, threshold, QUARTER) == TOO_SHORT
@@ -73,7 +73,7 @@ def test_nothing_scored_is_nothing_unusual():
         (60, 100, 3.0, MARKED),
     ],
 )
-def test_a_verdict_needs_evidence(green, scored, threshold, expected):
+def test_verdicts_by_number_of_green_tokens_and_threshold(green, scored, threshold, expected):
     values = [1.0] * green + [0.0] * (scored - green)
-    score = count(values, green, QUARTER)
+    score = score_values(values, green, QUARTER)
     assert verdict(score, score, threshold, QUARTER) == expected

@@ -1,4 +1,4 @@
-"""SynthID's g-values and masks against transformers' own, and what they say against chance."""
+"""SynthID scores against transformers' own g-values and masks, and the Bayesian detector."""
 
 import random
 
@@ -61,8 +61,8 @@ def test_g_values_and_masks_are_those_of_transformers(history, end):
     before = theirs.compute_eos_token_mask(rows, model.tokenizer.eos_token_id)[0, 4:].tolist()
     found = detect(model, ids, scheme="synthid", context_history_size=history)
     assert [token.why for token in found.tokens[:4]] == ["context"] * 4
-    told = zip(found.tokens[4:], g_values, new, before, strict=True)
-    for token, expected, first, within in told:
+    rows = zip(found.tokens[4:], g_values, new, before, strict=True)
+    for token, expected, first, within in rows:
         assert token.why == ("eos" if not within else "" if first else "repeated")
         assert token.g_values == (tuple(expected) if first and within else ())
 
@@ -83,7 +83,7 @@ def test_a_marked_text_is_found_and_an_unmarked_one_is_not(embedded, runs):
 @pytest.mark.parametrize(
     "wrong", [{"keys": [*range(1, 11)]}, {"ngram_len": 4}, {"sampling_table_seed": 1}], ids=str
 )
-def test_whoever_has_another_key_finds_nothing(embedded, runs, wrong):
+def test_another_key_does_not_find_the_watermark(embedded, runs, wrong):
     found = detect(embedded.model, runs[1].sequences[0].token_ids, scheme="synthid", **wrong)
     assert found.verdict == "not marked"
     assert detect(embedded.model, runs[1].sequences[0].token_ids).verdict == "not marked"
@@ -110,7 +110,7 @@ def test_scores_are_means_of_the_g_values(embedded, runs):
     assert all(token.value > layers.share for token in green)
 
 
-def test_scores_of_unmarked_tokens_are_those_of_chance():
+def test_scores_of_unmarked_tokens_follow_the_null_hypothesis():
     """Over 300 texts the mean of z has a standard error of 0.058 and its variance one of 0.082:
     five of either happen once in two million runs, and the draws are fixed."""
     found = [detect(tiny("llama"), drawn(seed, 64), scheme="synthid") for seed in range(300)]
@@ -120,7 +120,7 @@ def test_scores_of_unmarked_tokens_are_those_of_chance():
         assert abs(z.var() - 1) < 5 * 0.082
 
 
-def test_a_long_text_is_held_against_the_table_it_was_tossed_from():
+def test_a_long_text_is_scored_against_the_share_of_its_sampling_table():
     """A table of few coins is not fair: taken for fair, a long text would look marked."""
     few = {"sampling_table_size": 257, "sampling_table_seed": 3, "keys": [1, 2, 3]}
     found = detect(tiny("llama"), drawn(5, 20_000), scheme="synthid", **few)
@@ -129,7 +129,7 @@ def test_a_long_text_is_held_against_the_table_it_was_tossed_from():
 
 
 @pytest.mark.parametrize("depth", [1, 2, 10, 30])
-def test_early_layers_count_most(depth):
+def test_early_layers_have_the_largest_weights(depth):
     weights = layer_weights(depth)
     assert float(weights.sum()) == pytest.approx(1)
     assert weights.tolist() == sorted(weights.tolist(), reverse=True)
@@ -155,7 +155,7 @@ def detector(tmp_path):
     return tmp_path / "detector"
 
 
-def test_a_bayesian_detector_says_what_it_says_in_transformers(embedded, runs, detector):
+def test_a_bayesian_detector_agrees_with_transformers(embedded, runs, detector):
     loaded = BayesianDetectorModel.from_pretrained(detector)
     theirs = SynthIDTextWatermarkDetector(loaded, processor(), embedded.model.tokenizer)
     for run, marked in zip(runs, (False, True), strict=True):
@@ -167,7 +167,7 @@ def test_a_bayesian_detector_says_what_it_says_in_transformers(embedded, runs, d
         assert found.written_by == "smollm2" and found.tokens_scored > 100
 
 
-def test_a_folder_without_a_detector_is_refused_in_words(embedded, detector, tmp_path):
+def test_a_folder_without_a_detector_raises_an_error(embedded, detector, tmp_path):
     text = "some words that are long enough to be judged"
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -181,15 +181,15 @@ def test_a_folder_without_a_detector_is_refused_in_words(embedded, detector, tmp
     refusals = {
         tmp_path / "nowhere": "there is no folder",
         "google/a-detector": "there is no folder",
-        empty: "holds no Bayesian detector",
-        tmp_path / "other": "holds no Bayesian detector",
+        empty: "does not contain a Bayesian detector",
+        tmp_path / "other": "does not contain a Bayesian detector",
         tmp_path / "pickled": "cannot load",
-        tmp_path / "huge": "holds no Bayesian detector",
+        tmp_path / "huge": "does not contain a Bayesian detector",
     }
     for folder, words in refusals.items():
         with pytest.raises(PlaygroundError, match=words):
             bayesian(embedded.model, text, folder)
-    with pytest.raises(PlaygroundError, match="knows 10 layers; there are 3 keys"):
+    with pytest.raises(PlaygroundError, match="has 10 layers and there are 3 keys"):
         bayesian(embedded.model, text, detector, keys=[1, 2, 3])
     with pytest.raises(PlaygroundError, match="too short to say"):
         bayesian(embedded.model, "x", detector)

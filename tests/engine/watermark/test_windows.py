@@ -1,4 +1,4 @@
-"""Where a mark stands: z as a text grows, and passages found inside human text."""
+"""The z-score over the length of a text, and marked passages inside human text."""
 
 import random
 
@@ -60,13 +60,13 @@ def test_a_marked_passage_is_found_inside_human_text(embedded, marked, scheme):
 
 
 @pytest.mark.parametrize("scheme", MARKS)
-def test_nothing_is_found_in_human_text_alone(embedded, scheme):
+def test_no_passage_is_found_in_human_text(embedded, scheme):
     seen = scan(judged(embedded, scheme, HUMAN))
     assert not seen.found and seen.best.corrected_p > 0.01
     assert seen.windows > 400
 
 
-def test_a_refrain_of_green_words_is_no_passage(embedded):
+def test_a_refrain_of_green_words_is_not_a_marked_passage(embedded):
     refrain = next(
         words
         for words in ([at, at + 1] * 60 for at in range(1000, 2000))
@@ -114,7 +114,7 @@ def test_a_window_is_scored_as_its_tokens_alone_would_be(embedded, marked):
     assert best.widths == (20, len(new)) and best.windows == len(windows) + 1
 
 
-def test_a_text_with_nothing_to_score_has_no_windows(embedded):
+def test_a_text_without_scored_tokens_has_no_windows(embedded):
     found = detect(embedded.model, "x")
     assert over_length(found) == () and slide(found, 5) == ()
     seen = scan(found)
@@ -123,6 +123,6 @@ def test_a_text_with_nothing_to_score_has_no_windows(embedded):
 
 
 @pytest.mark.parametrize("width", [0, -3, 1.5, "x", True])
-def test_a_window_without_tokens_is_refused(embedded, width):
+def test_an_invalid_window_width_raises_an_error(embedded, width):
     with pytest.raises(PlaygroundError, match="it must be 1 or more"):
         scan(detect(embedded.model, "some text"), widths=[width])

@@ -238,7 +238,7 @@ def test_temperatures_run_one_after_the_other(lab: Playground) -> None:
     events = list(temperatures(lab, PROMPT, GOOD, (0.3, 2.0), max_new_tokens=12))
     assert [one.done for one in events] == [1, 2, 2] and events[-1].over
     assert [one.temperature for one in events[-1].found] == [0.3, 2.0]
-    assert all(one.share.judged > 0 and one.compression for one in events[-1].found)
+    assert all(one.share.verified > 0 and one.compression for one in events[-1].found)
 
 
 def test_race_command_prints_a_table_and_json(

@@ -176,7 +176,7 @@ def test_every_judged_token_is_in_one_bin(bins: Any) -> None:
     traces = [drafted("good", True), drafted("bad", True), plain("good")]
     found = bins(traces)
     decided = judged(traces)
-    assert sum(one.share.judged for one in found) == len(decided)
+    assert sum(one.share.verified for one in found) == len(decided)
     kept = sum(one.verdict == "accepted" for one in decided)
     assert sum(one.share.accepted for one in found) == kept
     assert [one.low for one in found[1:]] == [one.high for one in found[:-1]]

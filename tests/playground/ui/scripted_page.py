@@ -175,7 +175,7 @@ class Lab:
         return scripts[prompt]()
 
     @property
-    def speller(self):
+    def token_decoder(self):
         return SimpleNamespace(
             token=lambda id: Token(id, f" #{id}"),
             add=lambda _, id: (f" #{id}", ()),

@@ -284,7 +284,7 @@ def test_another_model_runs_the_same_cards_and_old_columns_keep_theirs(page, lab
     assert texts(page) == first
     forked(page, 0, 1, " really")
     [plain] = lab.compare(FIRST.prompt, ["greedy"], max_new_tokens=5)
-    prefix = [*plain.sequences[0].token_ids[:1], *lab.speller.ids(" really")]
+    prefix = [*plain.sequences[0].token_ids[:1], *lab.token_decoder.ids(" really")]
     [fork] = lab.compare(FIRST.prompt, ["greedy"], prefix=prefix, max_new_tokens=5)
     assert text_of(page, 1) == "".join(token.text for token in fork.prefix) + fork.text
     with running(page):

@@ -33,7 +33,7 @@ CHANGING = [id for id, found in ATTACKS.items() if not found.writes]
 def long(embedded):
     """Twenty-odd thousand human tokens: rates show in them."""
     text = "\n\n".join(passage.text for passage in passages()[::6])
-    return Target(embedded, text, tuple(embedded.speller.ids(text)))
+    return Target(embedded, text, tuple(embedded.token_decoder.ids(text)))
 
 
 def near(count, chance, of):
@@ -42,7 +42,7 @@ def near(count, chance, of):
 
 @pytest.mark.parametrize("id", ATTACKS)
 def test_strength_0_changes_nothing(embedded, id):
-    ids = embedded.speller.ids(TEXT)
+    ids = embedded.token_decoder.ids(TEXT)
     assert attack(embedded, TEXT, id, 0.0) == (TEXT, tuple(ids))
     assert attack(embedded, ids, id, 0.0).text == TEXT
 
@@ -52,7 +52,7 @@ def test_attack_depends_only_on_the_seed(embedded, id):
     first, again, other = (attack(embedded, TEXT, id, 0.5, seed) for seed in (1, 1, 2))
     assert first == again and first.text != TEXT
     assert first != other or id == "truncate"
-    assert first.ids == tuple(embedded.speller.ids(first.text))
+    assert first.ids == tuple(embedded.token_decoder.ids(first.text))
 
 
 @pytest.mark.parametrize("id", ATTACKS)
@@ -107,13 +107,13 @@ def test_stronger_attack_with_the_same_seed_changes_more_tokens(long):
 def test_new_tokens_are_from_human_texts_and_the_order_is_kept(long):
     inserted = iter(tokens.insert(long, 0.5, Random(5)))
     assert all(id in inserted for id in long.ids)
-    human = set(chain.from_iterable(tokens._human(long.lab.speller)))
+    human = set(chain.from_iterable(tokens._human(long.lab.token_decoder)))
     assert set(tokens.substitute(long, 1.0, Random(5))) <= human
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
 def test_mixed_text_has_the_given_share_of_human_tokens_around_it(embedded, share):
-    ids = tuple(embedded.speller.ids(TEXT))
+    ids = tuple(embedded.token_decoder.ids(TEXT))
     places = set()
     for seed in range(8):
         mixed = tokens.mix(Target(embedded, TEXT, ids), share, Random(seed))
@@ -226,10 +226,10 @@ def test_rewrite_changes_only_the_chosen_sentences(embedded):
 
 
 def test_continuation_has_the_given_share_of_the_result(embedded):
-    ids = embedded.speller.ids(TEXT)[:12]
+    ids = embedded.token_decoder.ids(TEXT)[:12]
     attacked = attack(embedded, ids, "continue", 0.5, seed=1)
-    assert attacked.text.startswith(embedded.speller.text(ids))
-    assert len(embedded.speller.ids(attacked.text)) == pytest.approx(24, abs=3)
+    assert attacked.text.startswith(embedded.token_decoder.text(ids))
+    assert len(embedded.token_decoder.ids(attacked.text)) == pytest.approx(24, abs=3)
     assert attacked == attack(embedded, ids, "continue", 0.5, seed=1)
 
 

@@ -23,12 +23,12 @@ from visualizers.speculative.theory import DraftLengthTheory
 
 def test_a_timeline_has_every_round_in_time_and_every_token_in_its_round():
     [lane] = timeline._info([plain("good"), tree()]).lanes
-    assert [(one.began_ms, one.ended_ms) for one in lane.rounds] == [(0, 0), (0, 44), (44, 87)]
+    assert [(one.began_ms, one.ended_ms) for one in lane.rounds] == [(0, 0), (-4, 40), (40, 83)]
     assert len(lane.tokens) == 10 and lane.longest_draft == 3
     found = {token.text: token.position for token in lane.tokens}
     assert found == dict(zip("abcdexfghi", [1, 1, 1, 2, 2, 2, 3, 1, 2, 1], strict=True))
     third = [token.ms for token in lane.tokens if token.text in "ghi"]
-    assert all(44 < ms < 87 for ms in third) and third == sorted(third)
+    assert all(40 < ms < 83 for ms in third) and third == sorted(third)
 
 
 def test_a_timeline_draws_drafting_verification_and_a_marker_for_each_verdict():
@@ -37,7 +37,7 @@ def test_a_timeline_draws_drafting_verification_and_a_marker_for_each_verdict():
     verdicts = {"accepted", "rejected", "resampled", "bonus", "no draft"}
     assert names >= {"drafting", "verification", *verdicts}
     drafting = figure.data[0]
-    assert drafting.x == (0, 4.0, 13.0) and drafting.base == (0, 0, 44.0)
+    assert drafting.x == (0, 4.0, 13.0) and drafting.base == (0, -4.0, 40.0)
     assert drafting.marker.pattern.shape == "/", "hatched: colour is not the only cue"
 
 
@@ -79,8 +79,8 @@ def test_acceptance_by_position_is_that_of_the_accounting():
 def test_every_verified_token_is_in_one_range_of_entropies():
     traces = [drafted("good", True), drafted("bad"), tree()]
     info = entropy._info(traces)
-    verified = [o for t in traces for each in rounds(t) for o in each.drafted if o.judged]
-    assert len(info.tokens) == len(verified) == sum(one.share.judged for one in info.bins)
+    verified = [o for t in traces for each in rounds(t) for o in each.drafted if o.verified]
+    assert len(info.tokens) == len(verified) == sum(one.share.verified for one in info.bins)
     accepted = sum(one.verdict == "accepted" for one in verified)
     assert sum(one.share.accepted for one in info.bins) == accepted
     assert [token.entropy for token in info.tokens] == [one.entropy for one in verified]

@@ -56,7 +56,7 @@ def test_the_points_of_a_long_text_are_thinned_out_and_keep_the_last(embedded):
 
 
 def test_the_scan_frames_the_most_significant_passage(embedded, marked):
-    human = embedded.speller.ids(passages()[0].text)[:120]
+    human = embedded.token_decoder.ids(passages()[0].text)[:120]
     ids = [*human, *marked["lefthash"].sequences[0].token_ids]
     detection = watermark.detect(embedded.model, ids, **MARKS["lefthash"])
     text = ScannedText(detection, watermark.scan(detection))

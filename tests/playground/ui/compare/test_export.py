@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
 def traces(lab):
     """What the columns hold: a comparison, and a fork of its first column."""
     runs = lab.compare(PROMPT, CHOICES, **SHARED)
-    kept = [*runs[0].sequences[0].token_ids[:2], *lab.speller.ids(" was")]
+    kept = [*runs[0].sequences[0].token_ids[:2], *lab.token_decoder.ids(" was")]
     return [*runs, *lab.compare(PROMPT, CHOICES[:1], prefix=kept, **SHARED)]
 
 
@@ -326,7 +326,7 @@ def test_an_opened_trace_can_be_forked(taking, traces, lab, tmp_path):
     page.wait_for_selector("#live .status >> text=Opened three.json. Nothing was run.")
     forked(page, 2, 1, " dog")
     own = traces[2].sequences[0].token_ids[:1]
-    prefix = [*own, *lab.speller.ids(" dog")]
+    prefix = [*own, *lab.token_decoder.ids(" dog")]
     [fork] = lab.compare(PROMPT, CHOICES[2:], prefix=prefix, **SHARED)
     assert text_of(page, 3) == full_texts([fork])[0]
     assert page.inner_text("#live .status").startswith("Done in")
@@ -335,13 +335,13 @@ def test_an_opened_trace_can_be_forked(taking, traces, lab, tmp_path):
 def bad_files(folder, traces):
     whole = json.loads(dump_traces(traces[:1]))
     for name, content, words in (
-        ("text.json", "no JSON at all", "this is not a trace that can be read"),
+        ("text.json", "no JSON at all", "not a valid trace file"),
         ("binary.json", b"\xff\xfe\x00", "binary.json is not a text file"),
-        ("other.json", '{"a": 1}', "a trace of version None"),
-        ("half.json", json.dumps([{**whole[0], "steps": [[0]]}]), "this is not a trace"),
+        ("other.json", '{"a": 1}', "the trace has format version None"),
+        ("half.json", json.dumps([{**whole[0], "steps": [[0]]}]), "not a valid trace file"),
         ("none.json", "[]", "none.json contains no trace"),
         ("many.json", json.dumps(whole * 6), "many.json contains 6 traces; at most 5"),
-        ("deep.json", "[" * 100_000 + "]" * 100_000, "this is not a trace"),
+        ("deep.json", "[" * 100_000 + "]" * 100_000, "not a valid trace file"),
         (
             "model.json",
             json.dumps([{**whole[0], "model": 3}]),

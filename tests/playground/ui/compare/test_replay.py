@@ -193,7 +193,7 @@ def test_typed_words_and_an_edited_text_go_on_too(ran, lab):
         column(page, 0).locator("textarea").fill(kept + " tiger.")
         page.get_by_role("button", name="Continue from here").click()
     edited = [text_of(page, index) for index in (1, 2)]
-    ids = [trace.steps[0].token.id, trace.steps[1].token.id, *lab.speller.ids(" tiger.")]
+    ids = [trace.steps[0].token.id, trace.steps[1].token.id, *lab.token_decoder.ids(" tiger.")]
     [again] = lab.compare(FIRST.prompt, ["greedy"], max_new_tokens=8, prefix=ids)
     assert kept + " tiger." + again.text in edited
 
