@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 import warnings
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+import torch
 from transformers import GenerationConfig
 
 import engine.strategy
@@ -20,13 +20,14 @@ from engine.prompt import Prompt
 from engine.run import Run
 from engine.strategy import Decoding, strategy
 from playground import Playground
-from tests.tiny import SIZE, generate, tiny
+from tests.tiny import KINDS, SIZE, generate, tiny
 
 
 def with_config(kind: str, **fields: Any) -> Model:
-    """A copy of a tiny model whose generation config has these fields."""
+    """A tiny model of its own whose generation config has these fields."""
     model = tiny(kind)
-    module = copy.deepcopy(model.module)
+    torch.manual_seed(7)
+    module = KINDS[kind]().eval()
     for name, value in fields.items():
         setattr(module.generation_config, name, value)
     return replace(model, module=module)

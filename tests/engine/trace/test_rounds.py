@@ -151,7 +151,7 @@ def test_an_accounting_that_does_not_add_up_reports_faults() -> None:
     [text] = whole.sequences
     lost = replace(text, token_ids=text.token_ids[:-1])
     assert accounting(replace(whole, sequences=(lost,))).faults == (
-        "4 tokens were returned, and 5 were written",
+        "4 tokens were returned, but 5 were generated",
     )
     assert not replace(accounting(whole), ignored=0).adds_up
 

@@ -158,7 +158,7 @@ def test_repeated_text_is_no_evidence(embedded):
     found = detect(embedded.model, refrain)
     assert found.marked and found.z_score > 10
     assert found.verdict == "too short to say"
-    assert "where 2 of 120 tokens have draws of their own" in found.reason
+    assert "only 2 of 120 tokens are independent" in found.reason
     long = refrain + drawn(9, 300, vocabulary=49_000)
     assert detect(embedded.model, long).z_score > 5
     assert detect(embedded.model, long).verdict == "not marked"

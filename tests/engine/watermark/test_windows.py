@@ -124,5 +124,5 @@ def test_a_text_without_scored_tokens_has_no_windows(embedded):
 
 @pytest.mark.parametrize("width", [0, -3, 1.5, "x", True])
 def test_an_invalid_window_width_raises_an_error(embedded, width):
-    with pytest.raises(PlaygroundError, match="it must be 1 or more"):
+    with pytest.raises(PlaygroundError, match="it must be a positive integer"):
         scan(detect(embedded.model, "some text"), widths=[width])
