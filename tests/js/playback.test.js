@@ -48,7 +48,7 @@ test("the end of runs in progress moves with them", () => {
 
 // An element inside others, as far as `closest` goes.
 const target = (...selectors) => ({
-  closest: (asked) => (asked.split(/, */).some((selector) => selectors.includes(selector)) ? {} : null),
+  closest: (list) => (list.split(/, */).some((selector) => selectors.includes(selector)) ? {} : null),
 });
 
 test("keys act unless the focused element uses them", () => {

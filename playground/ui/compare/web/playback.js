@@ -107,7 +107,7 @@ export class Playback {
       const node = button("", undefined, () => this.act(action));
       node.append(icon(action));
       label(node, LABELS[action]);
-      node.dataset.wish = action;
+      node.dataset.action = action;
       return node;
     });
     this.buttons = { start, back, play, step, end };

@@ -1,6 +1,6 @@
-// Keeps the keyboard focus at a Gradio dropdown after a choice. Gradio drops the focus when an option
-// is chosen with Enter or the list is closed with Escape, and lets Tab move into the list, which
-// disappears at that moment.
+// Keeps the keyboard focus at a Gradio dropdown. Gradio (6.31) drops the focus when an option is chosen
+// with Enter, and lets Tab move into the list of options, which disappears at that moment. Only listens to
+// events: without it, the page works as Gradio does.
 
 const REOPEN = ["Enter", " ", "ArrowDown", "ArrowUp"];
 
@@ -39,7 +39,7 @@ export function keepComboboxFocus() {
     if (!field) return;
     const list = document.getElementById(field.getAttribute("aria-controls") ?? "");
     if (event.key === "Tab" && list) list.tabIndex = -1; // a list that scrolls is a tab stop
-    if (event.key !== "Enter" && event.key !== "Escape") return;
+    if (event.key !== "Enter") return;
     closing = field;
     setTimeout(() => (closing = undefined)); // leaving the field later is the visitor's own choice
   }, true);

@@ -69,7 +69,7 @@ export function closest(event, selector) {
   return found instanceof HTMLElement ? found : null;
 }
 
-/** Whether the visitor asked for reduced motion. */
+/** Whether the visitor prefers reduced motion. */
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 const INTERVAL = 200; // ms between two drawings
