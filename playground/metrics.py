@@ -65,7 +65,7 @@ class RunMetrics:
     perplexity: float | None = _figure(
         "perplexity",
         "The exponential of the negative mean log-probability: as uncertain as a choice among this "
-        "many equally likely tokens. The minimum is 1.",
+        "many equally likely tokens.",
     )
     mean_entropy: float | None = _figure(
         "mean entropy",

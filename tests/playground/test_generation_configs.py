@@ -131,7 +131,7 @@ def test_settings_without_a_config_field_raise(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("no json", "no generation config"),
+        ("no json", "is not a generation config"),
         ("[1]", "it is not a JSON object"),
         ('{"num_beam": 3}', "did you mean 'num_beams'"),
     ],

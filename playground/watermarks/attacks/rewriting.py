@@ -26,7 +26,7 @@ _SAMPLING = {"temperature": 0.7}  # at 1 small models lose the meaning
     writes=True,
 )
 def rewrite(target: Target, strength: float, random: Random) -> str:
-    """Lets the model paraphrase sentences without the watermark. How well it keeps their meaning
+    """Lets the model paraphrase sentences without the watermark; how well it keeps their meaning
     depends on the model."""
     if len(target.text) > (most := target.lab.limits.prompt_characters):
         raise PlaygroundError(
