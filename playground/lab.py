@@ -28,7 +28,6 @@ from engine.models.model import Model
 from engine.prepare import Prepared, prepare
 from engine.prompt import Chat, read
 from engine.run import Run
-from engine.run_control import RunControl
 from engine.scoring import scoring
 from engine.settings import Limits
 from engine.strategy import Decoding, Strategy
@@ -47,6 +46,7 @@ from playground.requests import (
     TextOrTokens,
     TokenizedPrompt,
 )
+from playground.stopping import Stop
 
 
 class Playground:
@@ -92,7 +92,7 @@ class Playground:
         choices: Sequence[StrategyChoice],
         *,
         prefix: TextOrTokens = (),
-        stop: threading.Event | RunControl | None = None,
+        stop: Stop | None = None,
         **shared: Any,
     ) -> Iterator[Update]:
         """Like `compare`, but yield the new steps of each run, tick by tick.
@@ -109,7 +109,7 @@ class Playground:
         self,
         runs: Sequence[tuple[str | Chat, StrategyChoice]],
         *,
-        stop: threading.Event | RunControl | None = None,
+        stop: Stop | None = None,
         **shared: Any,
     ) -> Iterator[Update]:
         """Like `stream` with a prompt for each run, all in one forward pass per tick."""
@@ -269,7 +269,7 @@ class _CallCounter:
         self._local.calls = self.count() + 1
 
 
-def _is_set(stop: threading.Event | RunControl | None) -> Callable[[], bool]:
+def _is_set(stop: Stop | None) -> Callable[[], bool]:
     return stop.is_set if stop is not None else lambda: False
 
 

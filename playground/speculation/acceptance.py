@@ -13,7 +13,8 @@ from engine.trace import Trace
 from engine.trace.rounds import Drafted, Share, rounds
 from playground.lab import Playground
 from playground.speculation.drafters import Drafter
-from playground.speculation.race import Lane, Stop, race
+from playground.speculation.race import Lane, race
+from playground.stopping import Stop
 
 ENTROPIES = (0.5, 1.0, 2.0, 3.0)  # upper bounds of bins, in nats
 CONFIDENCES = (0.2, 0.4, 0.6, 0.8)  # upper bounds of bins, in q

@@ -20,7 +20,7 @@ from engine.trace.rounds import rounds
 from playground.lab import Playground
 from playground.speculation.chi_square import chi_square
 from playground.speculation.drafters import Drafter, plain_baseline
-from playground.speculation.race import Stop
+from playground.stopping import Stop, Stopped, check_stop
 
 SIGNIFICANCE = 0.001  # how often the test rejects a correct drafter
 DRAWS, LENGTH, TOP_K = 300, 2, 6
@@ -119,10 +119,6 @@ def check_distribution(
     return _Check(lab, prompt, drafter, draws, length, shaping, seed, stop).run()
 
 
-class _Stopped(Exception):
-    """The check was stopped."""
-
-
 @dataclass(frozen=True)
 class _Check:
     """A running check."""
@@ -140,7 +136,7 @@ class _Check:
         try:
             exact, tokens = yield from self._exact()
             traces = yield from self._sample()
-        except _Stopped:
+        except Stopped:
             return
         yield Progress("done", 1, 1, self._result(exact, tokens, traces))
 
@@ -151,7 +147,7 @@ class _Check:
         for _ in range(self.length):
             longer: dict[Text, float] = {}
             for at, (text, probability) in enumerate(known.items()):
-                self._check_stop()
+                check_stop(self.stop)
                 yield Progress(_EXACT, at, len(known))
                 for token, share in self._following(text).items():
                     tokens[token.id] = token
@@ -183,7 +179,7 @@ class _Check:
         settings = {**self.drafter.settings, **self.shaping, "do_sample": True}
         seeds = iter(range(self.seed, self.seed + self.draws))
         while batch := list(islice(seeds, self.lab.limits.rows)):
-            self._check_stop()
+            check_stop(self.stop)
             runs = [
                 (self.prompt, (self.drafter.strategy, {**settings, "seed": seed})) for seed in batch
             ]
@@ -193,13 +189,9 @@ class _Check:
             failed = [trace for trace in traces[-len(batch) :] if trace.error]
             if failed:
                 raise PlaygroundError(failed[0].error or "")
-            self._check_stop()
+            check_stop(self.stop)
             yield Progress(_SAMPLING, len(traces), self.draws)
         return traces
-
-    def _check_stop(self) -> None:
-        if self.stop is not None and self.stop.is_set():
-            raise _Stopped
 
     def _result(
         self, exact: Mapping[Text, float], tokens: Mapping[int, Token], traces: list[Trace]

@@ -18,7 +18,8 @@ from engine.prompt import Chat
 from engine.settings import Limits
 from playground.lab import Playground
 from playground.speculation.drafters import Drafter, plain_baseline
-from playground.speculation.race import Lane, Race, Stop, race
+from playground.speculation.race import Lane, Race, race
+from playground.stopping import Stop
 
 LENGTHS = (1, 2, 3, 4, 6, 8)
 

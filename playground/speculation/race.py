@@ -7,7 +7,6 @@ the work elsewhere.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
@@ -16,14 +15,12 @@ from typing import Any
 
 from engine.errors import PlaygroundError
 from engine.prompt import Chat
-from engine.run_control import RunControl
 from engine.trace import Trace, Update
 from engine.trace.rounds import arrivals, prompt_ms
 from playground.lab import Playground
 from playground.speculation.accounting import Accounting, accounting
 from playground.speculation.drafters import Drafter, available_drafters
-
-Stop = threading.Event | RunControl
+from playground.stopping import Stop
 
 WARM_UP = 4  # tokens generated before the clock starts
 

@@ -16,8 +16,8 @@ from engine.settings import Limits
 from engine.watermark import detector
 from engine.watermark.detection import Detection
 from playground.lab import Playground
+from playground.stopping import Stop, Stopped, check_stop
 from playground.watermarks import roc
-from playground.watermarks.attacks.registry import Stop, Stopped
 from playground.watermarks.calibration_result import (
     POWERS,
     Calibration,
@@ -103,7 +103,7 @@ class _Calibrating:
             if cached is None:
                 cached = []
                 for at, text in enumerate(texts):
-                    self._check_stop()
+                    check_stop(self._stop)
                     yield Progress(_HUMAN, len(samples) + at, spec.keys * len(texts), "texts")
                     if at % _TOGETHER == 0:  # fills the cache of green lists for all of them
                         joined = " ".join(one.text for one in texts[at : at + _TOGETHER])
@@ -128,7 +128,7 @@ class _Calibrating:
         if cached is None:
             cached = []
             for text in generated:
-                self._check_stop()
+                check_stop(self._stop)
                 yield Progress(f"scoring them, {mark}".strip(", "), len(cached), texts, "texts")
                 found = detector.detect(self._lab.model, text.ids, **spec.detection())
                 assert found.round_trip is not None
@@ -138,10 +138,6 @@ class _Calibrating:
             _Scored(_sample(spec, text, bias, after, as_text), after)
             for text, (after, as_text) in zip(generated, cached, strict=True)
         ]
-
-    def _check_stop(self) -> None:
-        if self._stop is not None and self._stop.is_set():
-            raise Stopped
 
 
 def _sample(

@@ -16,7 +16,7 @@ from engine.errors import PlaygroundError
 from engine.trace import Trace
 from engine.watermark.config import Config
 from playground.lab import Playground
-from playground.watermarks.attacks.registry import Stop, Stopped
+from playground.stopping import Stop, Stopped
 from playground.watermarks.calibration_result import Progress
 from playground.watermarks.disk_cache import DiskCache
 from playground.watermarks.human_texts import edition, passages

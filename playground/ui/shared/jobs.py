@@ -14,12 +14,12 @@ from gradio.blocks import Block
 
 from engine.errors import PlaygroundError
 from playground import Playground
+from playground.stopping import Stopped
 from playground.ui.shared import html
 from playground.ui.shared.events import QUIET, Updates, visitor
 from playground.ui.shared.messages import FAILED, warn
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.throttle import End, batches
-from playground.watermarks.attacks.registry import Stopped
 
 REFRESH = 0.4  # seconds between two updates of the page
 

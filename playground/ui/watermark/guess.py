@@ -18,12 +18,12 @@ from engine.trace import Trace, Update
 from engine.watermark import detector as watermark
 from engine.watermark.detection import Detection
 from playground import Playground
+from playground.stopping import Stopped
 from playground.ui.shared import html
 from playground.ui.shared.events import QUICK, Updates, visitor
 from playground.ui.shared.jobs import JOB, JobControls, Jobs, Report, job_controls, loaded_lab
 from playground.ui.shared.messages import shows_errors
 from playground.ui.shared.pages import App
-from playground.watermarks.attacks.registry import Stopped
 from playground.watermarks.human_texts import passages
 from playground.watermarks.text_generation import PROMPT_TOKENS
 

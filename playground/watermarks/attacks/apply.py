@@ -13,17 +13,16 @@ from engine.errors import PlaygroundError, did_you_mean
 from engine.watermark import detector
 from playground.lab import Playground
 from playground.requests import TextOrTokens
+from playground.stopping import Stop, Stopped, check_stop
 from playground.watermarks.attacks import characters, rewriting, tokens
 from playground.watermarks.attacks.registry import (
     Attack,
     OnTokens,
-    Stop,
-    Stopped,
     Target,
     registered,
 )
 
-__all__ = ["ATTACKS", "Attack", "Attacked", "Point", "Stopped", "attack", "curve"]
+__all__ = ["ATTACKS", "Attack", "Attacked", "Point", "attack", "curve"]
 
 _MODULES = (tokens, characters, rewriting)  # importing them registers their attacks
 ATTACKS: dict[str, Attack] = registered()
@@ -72,7 +71,7 @@ def attack(
         target = Target(lab, text, tuple(lab.token_decoder.ids(text)), stop, on_tokens)
     else:
         target = Target(lab, lab.token_decoder.text(text), tuple(text), stop, on_tokens)
-    target.check_stop()
+    check_stop(stop)
     changed = found.change(target, strength, Random(seed))
     result = changed if isinstance(changed, str) else lab.token_decoder.text(changed)
     return Attacked(result, tuple(lab.token_decoder.ids(result)))

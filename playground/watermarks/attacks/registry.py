@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from engine.run_control import RunControl
 from playground.lab import Playground
+from playground.stopping import Stop
 
-Stop = threading.Event | RunControl
 OnTokens = Callable[[int], None]
-
-
-class Stopped(Exception):
-    """The work was stopped before it had a result."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +22,6 @@ class Target:
     ids: tuple[int, ...]
     stop: Stop | None = None
     on_tokens: OnTokens | None = None  # called with the number of new tokens
-
-    def check_stop(self) -> None:
-        """Raise `Stopped` if ``stop`` is set."""
-        if self.stop is not None and self.stop.is_set():
-            raise Stopped
 
 
 # Returns the attacked text or its tokens; all randomness comes from the given generator.

@@ -11,7 +11,8 @@ from engine.prompt import Chat
 from engine.trace import Trace
 from playground.lab import Playground
 from playground.requests import StrategyChoice
-from playground.watermarks.attacks.registry import Stopped, Target, attack
+from playground.stopping import Stopped
+from playground.watermarks.attacks.registry import Target, attack
 
 _SENTENCE = re.compile(r"\s*\S.*?(?:[.!?][\"”’)]*(?=\s)|\Z)", re.S)
 _GROWTH = 1.5  # how much longer than the sentence its paraphrase may be, in tokens

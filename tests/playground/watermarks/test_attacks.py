@@ -15,9 +15,10 @@ import pytest
 from engine.errors import PlaygroundError
 from engine.watermark import detector as watermark
 from playground import Playground
+from playground.stopping import Stopped
 from playground.watermarks.attacks import characters, tokens
 from playground.watermarks.attacks.apply import ATTACKS, attack, curve
-from playground.watermarks.attacks.registry import Stopped, Target
+from playground.watermarks.attacks.registry import Target
 from playground.watermarks.human_texts import passages
 from tests.tiny import tiny
 
