@@ -11,23 +11,26 @@ import os
 import sys
 from dataclasses import fields
 
+# OpenMP threads that spin while they wait take a core from the browser on the same machine: a tick
+# then takes ten times as long. torch reads this on import.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 # No usage statistics; gradio and huggingface_hub read these on import.
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-from engine.importing import importing
+import transformers
 
-with importing():
-    from engine.models import trained
-    from engine.models.loading import DEFAULT, EMBEDDED
-    from playground import Limits, Playground, PlaygroundError
-    from playground.ui.page import build, launch_options
-    from playground.ui.shared.model_loading import Labs
+from engine.models import trained
+from engine.models.loading import DEFAULT, EMBEDDED
+from playground import Limits, Playground, PlaygroundError
+from playground.ui.page import build, launch_options
+from playground.ui.shared.model_loading import Labs
 
 
 def main() -> None:
     """Start loading the model and serve the page until interrupted."""
     flags = parser().parse_args()
+    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers has no types here
     limits = Limits(**{limit.name: getattr(flags, limit.name) for limit in fields(Limits)})
     names = dict.fromkeys([flags.model, *_names(flags.models)])
     labs = Labs(

@@ -1,13 +1,12 @@
-"""Six strategies together against the same six through `generate`, one after the other.
+"""Times six strategies in one comparison against the same six through `generate` in turn.
 
     python benchmarks/compare.py [--model smollm2] [--tokens 64] [--repeat 2] [--json FILE]
 
-Both ways run in this one process, and the best of each counts; `generate` on the model as
-transformers loads it, without what the engine does to its layers. Tokens are compared as well.
-Transformers has no contrastive search of its own any more: through `generate` it is ours, alone.
-``--model random`` is one of SmolLM2-135M's shape with random weights, and ``--static`` also times
-`generate` with its static cache and compiled step: where it has none, for beam search and for ours,
-it counts as it is. Needs torch and transformers only.
+Both run in one process on the same model, the best of several runs counts, and the tokens are
+compared. transformers 5 has no contrastive search: through `generate` ours is used, alone.
+``--model random`` has SmolLM2-135M's shape and random weights. ``--static`` also times `generate`
+with its static cache and compiled step; strategies without one (beam search, contrastive search)
+count with their ordinary time. Needs torch and transformers only.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.random_model import random_model
-from engine.models.model import Model  # before torch: it decides how torch's threads wait
+from engine.models.model import Model
 from engine.trace import Trace
 from engine.trace.deferred_writer import DeferredWriter
 from playground import Playground
@@ -36,7 +35,7 @@ from strategies import contrastive_search
 
 # isort: split
 import torch
-from transformers import AutoModelForCausalLM, set_seed
+from transformers import set_seed
 
 PROMPT = "Once upon a time, in a small village by the sea, there lived an old fisherman who"
 SIX: list[tuple[str, dict[str, Any]]] = [
@@ -48,7 +47,7 @@ SIX: list[tuple[str, dict[str, Any]]] = [
     ("contrastive_search", {"top_k": 4, "penalty_alpha": 0.6}),
 ]
 SEED = 0
-COMPILED = ("greedy", "sample")  # what transformers compiles the step of
+COMPILED = ("greedy", "sample")  # strategies whose step transformers compiles
 
 
 def main() -> None:
@@ -60,9 +59,8 @@ def main() -> None:
     arguments.add_argument("--static", action="store_true")
     arguments.add_argument("--json", type=Path)
     options = arguments.parse_args()
-    by_chance = options.model == "random"
-    lab = Playground(random(options.dtype) if by_chance else options.model)
-    theirs = random(options.dtype) if by_chance else as_loaded(lab.model)
+    lab = Playground(random(options.dtype) if options.model == "random" else options.model)
+    theirs = lab.model
 
     def together() -> list[Trace]:
         return lab.compare(PROMPT, SIX, max_new_tokens=options.tokens, seed=SEED)
@@ -122,37 +120,30 @@ def random(dtype: str) -> Model:
     return random_model("cuda" if gpu else "cpu", getattr(torch, kind))
 
 
-def as_loaded(model: Model) -> Model:
-    """The same model as transformers loads it."""
-    auto: Any = AutoModelForCausalLM
-    module = auto.from_pretrained(model.module.name_or_path, dtype=model.module.dtype)
-    return Model(model.name, module.to(model.device), model.tokenizer)
-
-
 def generate(
     model: Model, name: str, own: dict[str, Any], tokens: int, *, static: bool = False
 ) -> list[int]:
-    """The new tokens of the same strategy through transformers."""
+    """The new tokens of a strategy through `generate`."""
     ids = model.tokenizer(PROMPT, return_tensors="pt", return_token_type_ids=False)
     ids = ids.to(model.device)
     set_seed(SEED)
-    further: dict[str, Any] = {"do_sample": name == "sample"}
+    options: dict[str, Any] = {"do_sample": name == "sample"}
     if name == "contrastive_search":
-        further["custom_generate"] = contrastive_search.generate
+        options["custom_generate"] = contrastive_search.generate
     elif static:
-        further["cache_implementation"] = "static"
-    output = model.generate(**ids, **own, **further, max_new_tokens=tokens)
+        options["cache_implementation"] = "static"
+    output = model.generate(**ids, **own, **options, max_new_tokens=tokens)
     return list(output[0, ids.input_ids.shape[1] :].tolist())
 
 
 def quickest(work: Callable[[], Any], options: argparse.Namespace) -> tuple[float, Any]:
-    """The shortest of several times, and what came of the work."""
+    """The shortest of several times, and the result."""
     times = [timed(work) for _ in range(options.repeat)]
     return min(seconds for seconds, _ in times), times[0][1]
 
 
 def timed(work: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[float, Any]:
-    """Seconds a call took, and what it gave; a GPU's queue is waited for."""
+    """The seconds a call took, including its work on a GPU, and its result."""
     synchronize()
     start = time.perf_counter()
     result = work(*args, **kwargs)
@@ -161,7 +152,7 @@ def timed(work: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[float, A
 
 
 def tracing(work: Callable[[], Any]) -> float:
-    """The share of a comparison spent on telling the trace, outside the model's own pass."""
+    """The share of a comparison spent on recording the trace, outside the forward pass."""
     spent = 0.0
 
     def watched(inner: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,16 +1,18 @@
-"""Checks on a GPU what no test machine has: recorded ticks against ticks that are not recorded.
+"""Checks on a GPU that accelerated runs write what plain runs write.
 
     python benchmarks/cuda_parity.py
 
-In float32 on random weights of SmolLM2-135M's shape: tokens and log-probabilities with recordings
-and without, tokens against `generate`, growing, threads, a model that cannot be recorded, memory.
-Exits with 1 if anything is not as it must be. Needs torch and transformers only.
+In float32 on random weights of SmolLM2-135M's shape: tokens and log-probabilities with CUDA graphs
+and fused layers and without, tokens against `generate`, growing, threads, a model that cannot be
+recorded, a model that changes between comparisons, memory. Exits with 1 if a check fails. Needs
+torch and transformers only.
 """
 
 from __future__ import annotations
 
 import gc
 import logging
+import os
 import sys
 import threading
 from pathlib import Path
@@ -20,15 +22,14 @@ from unittest import mock
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import engine.trie.pool  # before torch: it decides how torch's threads wait
+import engine.accel.accelerated_pool as accelerated
 from benchmarks.compare import PROMPT, SEED, SIX, generate
 from benchmarks.random_model import random_model
-from engine.accel.fusing import Fused
+from engine.accel.accelerated_pool import GraphPool
 from engine.accel.medusa_pipeline import Ahead
 from engine.drafting.heads import Heads
 from engine.models.model import Model
 from engine.trace import Trace
-from engine.trie.cache_layer import Kernels
 from playground import Playground
 
 # isort: split
@@ -43,6 +44,7 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("early_exit", {"assistant_early_exit": 4}),
     ("greedy", {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3}),
 ]
+OFF = mock.patch.dict(os.environ, PLAYGROUND_ACCEL="off")
 failures: list[str] = []
 
 
@@ -51,20 +53,14 @@ def main() -> None:
     model = random_model("cuda", torch.float32)
     lab = Playground(model)
     lab.compare(PROMPT, ["greedy"], max_new_tokens=1)
-    with mock.patch.object(engine.trie.pool, "quicken", return_value="switched off"):
-        many = Playground(model)
-        many.compare(PROMPT, ["greedy"], max_new_tokens=1)
-        with mock.patch.object(engine.trie.pool, "recordable", return_value=False):
-            slow = Playground(model)
-            slow.compare(PROMPT, ["greedy"], max_new_tokens=1)
-    check("layers run in few kernels", few(lab) and not few(many) and not few(slow))
-    same(lab, slow, "few kernels")
-    same(many, slow, "plain parts")
-    fused = Fused.of(model.module)
-    fused.begin()
-    fused.wait()
-    check("parts were compiled", fused.ready)
-    same(many, slow, "compiled parts")
+    with mock.patch.object(accelerated, "fuse", return_value="switched off"):
+        graphs = Playground(model)
+    with OFF:
+        slow = Playground(model)
+    same(lab, slow, "fused layers")
+    same(graphs, slow, "graphs alone")
+    print(lab.backend_status, graphs.backend_status, slow.backend_status, sep="\n")
+    check("layers are fused", fused(lab) and not fused(graphs) and not fused(slow))
     check("shapes were recorded", recorded(lab) > 0 and recorded(slow) == 0)
     for choice in SIX:
         [trace] = lab.compare(PROMPT, [choice], max_new_tokens=64, seed=SEED)
@@ -74,22 +70,25 @@ def main() -> None:
     drafting(model)
     threads(lab)
     refusing(model)
+    changing(model)
     memory(lab)
     print(f"{len(failures)} failed" if failures else "all as it must be")
     sys.exit(bool(failures))
 
 
 def same(lab: Playground, slow: Playground, how: str) -> None:
-    """What recorded ticks give is what ticks give that are not."""
+    """Accelerated runs give what plain runs give."""
     for name, choices, tokens in (
         ("six", SIX, 96),
         ("others", OTHERS[:4], 24),
         ("drafts", OTHERS[4:], 24),
     ):
         shared = {"max_new_tokens": tokens, "seed": SEED}
-        ours, theirs = (way.compare(PROMPT, choices, **shared) for way in (lab, slow))
+        ours = lab.compare(PROMPT, choices, **shared)
+        with OFF:
+            theirs = slow.compare(PROMPT, choices, **shared)
         what = f"{how}, {name}"
-        check(f"{what}: tokens with and without recordings", tokens_of(ours) == tokens_of(theirs))
+        check(f"{what}: tokens", tokens_of(ours) == tokens_of(theirs))
         check(f"{what}: log-probabilities within 1e-3", apart(ours, theirs) < 1e-3)
         check(f"{what}: nothing failed", not [trace.error for trace in ours if trace.error])
 
@@ -98,7 +97,9 @@ def growing(lab: Playground, slow: Playground) -> None:
     """A text that outgrows what the pool was made for."""
     prompt = PROMPT * 11
     shared = {"max_new_tokens": 200, "seed": SEED}
-    ours, theirs = (way.compare(prompt, SIX[:2], **shared) for way in (lab, slow))
+    ours = lab.compare(prompt, SIX[:2], **shared)
+    with OFF:
+        theirs = slow.compare(prompt, SIX[:2], **shared)
     check("a pool that grows: tokens", tokens_of(ours) == tokens_of(theirs))
 
 
@@ -176,13 +177,30 @@ def memory(lab: Playground) -> None:
     check("memory is flat", after - before < 20)
 
 
+def changing(model: Model) -> None:
+    """A change of weights takes effect in the next comparison."""
+    lab = Playground(model)
+    lab.compare(PROMPT, SIX[:1], max_new_tokens=8)
+    weight: Any = model.module.model.layers[2].mlp.up_proj.weight
+    before = weight.data.clone()
+    for flipped in (0, 1):
+        if flipped:
+            weight.data = before.flip(1).contiguous()
+        else:
+            weight.data.copy_(before.flip(0))
+        ours = lab.compare(PROMPT, SIX[:1], max_new_tokens=8)
+        theirs = Playground(model).compare(PROMPT, SIX[:1], max_new_tokens=8)
+        check("a weight that changes: tokens", tokens_of(ours) == tokens_of(theirs))
+    weight.data = before
+
+
 def recorded(lab: Playground) -> int:
-    graphs = lab._backends._pool._graphs
-    return graphs.count if graphs else 0
+    pool = lab._backends._pool
+    return pool.graphs.count if isinstance(pool, GraphPool) else 0
 
 
-def few(lab: Playground) -> bool:
-    return lab._backends._pool._plan.kernels is Kernels.FUSED
+def fused(lab: Playground) -> bool:
+    return "fused layers" in lab.backend_status.accelerations
 
 
 def tokens_of(traces: list[Trace]) -> list[list[int]]:

@@ -1,10 +1,10 @@
-"""How long a tick takes by how long the texts are: six strategies together, one long comparison.
+"""Times the ticks of one long comparison of six strategies by the length of the texts.
 
     python benchmarks/growth.py [--model smollm2] [--tokens 2000] [--json FILE]
 
-``--model random`` is one of SmolLM2-135M's shape with random weights, for machines with nothing but
-torch and transformers. Beside the tick stands what the model alone takes for as many cells in a
-pool with as many positions: the tick may grow no faster than that.
+``--model random`` has SmolLM2-135M's shape and random weights, for machines with nothing but torch
+and transformers. Beside a tick stands the time of the model alone for as many cells in a pool of
+the same size: a tick should grow no faster than that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.compare import PROMPT, SEED, SIX, device, random, timed
 from benchmarks.tick import tick_ms
-from engine.settings import Limits  # before torch: it decides how torch's threads wait
+from engine.settings import Limits
 from playground import Playground
 
 # isort: split
@@ -29,8 +29,8 @@ import torch
 
 LENGTHS = (50, 100, 200, 500, 1000, 1500, 2000)
 NEAR = 50  # ticks that one figure is the median of
-CELLS = 13  # that the six ask for in a tick
-KEPT = 6  # positions that the six keep for each token of theirs
+CELLS = 13  # that the six strategies request in a tick
+KEPT = 6  # slots that the six strategies keep for each token
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def row(lab: Playground, ticks: list[float], length: int) -> dict[str, Any]:
-    """The tick around one length, and what the model takes for it."""
+    """The tick at one length, and the time of the model alone."""
     tick = statistics.median(ticks[length - NEAR : length])
     model = tick_ms(lab.model.module, KEPT * length, CELLS, ticks=3)
     print(f"{length:5} tokens  {tick:8.2f} ms a tick  the model alone {model:8.2f} ms", flush=True)

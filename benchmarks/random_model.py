@@ -1,6 +1,6 @@
-"""A model of SmolLM2-135M's shape with random weights, for machines that cannot fetch the real one.
+"""A model of SmolLM2-135M's shape with random weights, for machines that cannot download it.
 
-How long a tick takes does not depend on what the weights are.
+The time of a forward pass does not depend on the weights' values.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ SHAPE = LlamaConfig(
     pad_token_id=0,
     bos_token_id=1,
     eos_token_id=2,
-    # Wide weights make lively distributions: near-ties are rare.
+    # Large weights give uneven distributions: near-ties are rare.
     initializer_range=0.1,
 )
 
 
 def random_model(device: str, dtype: torch.dtype) -> Model:
-    """The same weights every time; every byte is a token, the other tokens are numbers."""
+    """The same weights every time; every byte is a token, the other tokens are numbered."""
     torch.manual_seed(7)
     module = LlamaForCausalLM(SHAPE).eval().requires_grad_(False)
-    # Nothing ends a text early: how long it gets is what is measured.
+    # No end token: every text reaches its full length.
     module.generation_config.eos_token_id = None
     module.generation_config.pad_token_id = 0
     return Model("random", module.to(device=device, dtype=dtype), _tokenizer())

@@ -27,7 +27,6 @@ from typing import Any
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import engine.run  # noqa: F401  # before torch: it decides how torch's threads wait
 from engine.settings import Limits
 from playground import Playground
 

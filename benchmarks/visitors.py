@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import engine.run  # noqa: F401  # before torch: it decides how torch's threads wait
 from playground import Playground
 
 # isort: split

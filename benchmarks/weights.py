@@ -1,11 +1,11 @@
-"""One greedy stream on a CPU with other kinds of weights, and llama.cpp's beside it.
+"""Times greedy decoding on a CPU with several kinds of weights, and with llama.cpp.
 
     python benchmarks/weights.py [--tokens 64] [--gguf FILE] [--json FILE]
 
-The same model in this one process: by the engine in float32, then through `generate` with the
-weights as float32, as bfloat16, and as 8 and 4 bits that torch's own kernels multiply with bfloat16
-rows. How far each text goes with the float32 one is told with its speed. With ``--gguf`` and the
-package xllamacpp, llama.cpp writes from that file on as many threads.
+The same model in one process: the engine in float32, then `generate` with weights in float32,
+bfloat16, and 8 and 4 bits that torch's own kernels multiply with bfloat16 rows. Each row has the
+speed and the number of tokens up to the first that differs from float32. With ``--gguf`` and the
+package xllamacpp, llama.cpp runs that file on as many threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any
 # The repository is run from its folder, it is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import engine.run  # noqa: F401  # before torch: it decides how torch's threads wait
 from engine.models import loading
 from playground import Playground
 
@@ -33,11 +32,11 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
 PROMPT = "Once upon a time, in a small village by the sea, there lived an old fisherman who"
-GROUP = 32  # weights that share a scale, of 4 bits
+GROUP = 32  # 4-bit weights that share a scale
 
 
-class Eight(nn.Module):
-    """A linear layer with weights of 8 bits, a scale for each row."""
+class Int8Linear(nn.Module):
+    """A linear layer with 8-bit weights and a scale for each row."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -47,14 +46,15 @@ class Eight(nn.Module):
         self.weights = (weight / scales[:, None]).round().to(torch.int8)
 
     def forward(self, given: Tensor) -> Tensor:
-        """The product, of as many rows as are given."""
+        """The product with any number of rows."""
         rows = given.reshape(-1, given.shape[-1])
+        # private: as in engine/accel/packed_linear.py; only this benchmark needs the 4-bit ones.
         product = torch._weight_int8pack_mm(rows, self.weights, self.scales)
         return product.reshape(*given.shape[:-1], -1)
 
 
-class Four(nn.Module):
-    """A linear layer with weights of 4 bits, a scale and an offset for each group."""
+class Int4Linear(nn.Module):
+    """A linear layer with 4-bit weights, a scale and an offset for each group."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Four(nn.Module):
         self.scales = torch.stack([scales, offsets], -1).bfloat16().transpose(0, 1).contiguous()
 
     def forward(self, given: Tensor) -> Tensor:
-        """The product, of as many rows as are given."""
+        """The product with any number of rows."""
         rows = given.reshape(-1, given.shape[-1])
         product = torch._weight_int4pack_mm_for_cpu(rows, self.packed, GROUP, self.scales)
         return product.reshape(*given.shape[:-1], -1)
@@ -92,8 +92,8 @@ def main() -> None:
     for name, kind, layer in (
         ("float32", torch.float32, None),
         ("bfloat16", torch.bfloat16, None),
-        ("8 bits", torch.bfloat16, Eight),
-        ("4 bits", torch.bfloat16, Four),
+        ("8 bits", torch.bfloat16, Int8Linear),
+        ("4 bits", torch.bfloat16, Int4Linear),
     ):
         model = loaded(folder, kind, layer)
         ways[f"generate, {name}"] = lambda model=model: written(model, ids, options.tokens)
@@ -114,7 +114,7 @@ def main() -> None:
 
 
 def loaded(folder: str, kind: torch.dtype, layer: type[nn.Module] | None) -> Any:
-    """The model with every linear layer as this kind of layer."""
+    """The model with every linear layer replaced by this kind of layer."""
     auto: Any = AutoModelForCausalLM
     model = auto.from_pretrained(folder, dtype=kind)
     for block in list(model.modules()) if layer else []:
@@ -130,7 +130,7 @@ def written(model: Any, ids: Tensor, tokens: int) -> list[int]:
 
 
 def llama_cpp(gguf: Path, tokens: int) -> Callable[[], list[int]]:
-    """Writes as many tokens with llama.cpp; which ones it does not tell."""
+    """Generates as many tokens with llama.cpp; they are not compared."""
     library = importlib.import_module("xllamacpp")
     params = library.CommonParams()
     params.model.path = str(gguf)
@@ -139,10 +139,10 @@ def llama_cpp(gguf: Path, tokens: int) -> Callable[[], list[int]]:
     params.cpuparams.n_threads = torch.get_num_threads()
     params.warmup = True
     server = library.Server(params)
-    asked = {"prompt": PROMPT, "max_tokens": tokens, "temperature": 0.0, "ignore_eos": True}
+    request = {"prompt": PROMPT, "max_tokens": tokens, "temperature": 0.0, "ignore_eos": True}
 
     def write() -> list[int]:
-        server.handle_completions(asked)
+        server.handle_completions(request)
         return []
 
     return write

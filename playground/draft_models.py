@@ -128,6 +128,8 @@ class DraftModels:
             if known is None or given not in (None, known[0]):
                 model = given or self._fetch(name)
                 known = (model, self._backends_of(model))
+            else:
+                known[1].refresh()
             self._loaded[name] = known
             while len(self._loaded) > CACHED:
                 self._loaded.popitem(last=False)
@@ -150,7 +152,7 @@ class DraftModels:
         # Logits as wide as the target's: models of one family pad their vocabularies differently.
         width = self._model.module.config.get_text_config().vocab_size
         same = self._same_vocabulary(model)
-        return Backends(model.module, self._positions, width if same else None)
+        return Backends(model.module, self._positions, width if same else None, packed=True)
 
     def _same_vocabulary(self, draft: Model) -> bool:
         return alike(self._model.tokenizer, draft.tokenizer)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
 from transformers import (
     GenerationConfig,
     SynthIDTextWatermarkLogitsProcessor,
@@ -70,10 +69,10 @@ class Playground:
         self.limits = limits or Limits()
         self.model = loading.load(model) if isinstance(model, str) else model
         self.token_decoder = TokenDecoder(self.model.tokenizer)
-        self._backends = Backends(self.model.module, self.limits.positions)
+        self._backends = Backends(self.model.module, self.limits.positions, packed=True)
         self._drafts = DraftModels(self.model, self._backends, self.limits.positions, drafts, heads)
         self._parser = RequestParser(self.model, self.limits, allow_custom)
-        self._calls = _CallCounter(self.model.module)
+        self._calls = _CallCounter()
 
     def compare(
         self,
@@ -103,6 +102,7 @@ class Playground:
         Invalid input raises before anything runs.
         """
         comparison = self.parse(prompt, choices, prefix=prefix, **shared)
+        self._backends.refresh()
         return loop.stream(self._runs(comparison), _is_set(stop))
 
     def stream_each(
@@ -118,6 +118,7 @@ class Playground:
                 f"{len(runs)} prompts; at most {self.limits.rows} run side by side"
             )
         comparisons = [self.parse(prompt, [choice], **shared) for prompt, choice in runs]
+        self._backends.refresh()
         prepared = [run for comparison in comparisons for run in self._runs(comparison)]
         return loop.stream(prepared, _is_set(stop))
 
@@ -138,6 +139,7 @@ class Playground:
         """
         comparison = self.parse(prompt, choices, prefix=prefix, **shared)
         tokens = self._parser.tokens_to_score(text)
+        self._backends.refresh()
         source, _ = self._source(comparison.prompt, len(tokens))
         runs = [self._scoring(source, request, tokens) for request in comparison.requests]
         return _traces(loop.stream(runs, lambda: False))
@@ -229,6 +231,7 @@ class Playground:
         own = {name for name in found.own_settings if not hasattr(config, name)}
         theirs = {name: value for name, value in settings.items() if name not in own}
         prepared = prepare(self.model, source.prompt, {**theirs, **found.fixed}, found.settings)
+        self._calls.watch(prepared)
         return found, prepared, _params(found, prepared, settings)
 
     def _started(
@@ -255,18 +258,24 @@ class Playground:
 
 
 class _CallCounter:
-    """Counts the model's forward calls per thread: calls of a run's processors count for it."""
+    """Counts the model calls that processors make: guidance runs the model a second time."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self) -> None:
         self._local = threading.local()
-        module.register_forward_pre_hook(self._called)
 
     def count(self) -> int:
         """The calls on this thread so far."""
         return getattr(self._local, "calls", 0)
 
-    def _called(self, *_: Any) -> None:
+    def watch(self, prepared: Prepared) -> None:
+        """Count the calls of a run's own processors."""
+        for processor in prepared.processors:
+            if isinstance(processor, UnbatchedClassifierFreeGuidanceLogitsProcessor):
+                processor.model = partial(self._call, processor.model)
+
+    def _call(self, model: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._local.calls = self.count() + 1
+        return model(*args, **kwargs)
 
 
 def _is_set(stop: Stop | None) -> Callable[[], bool]:

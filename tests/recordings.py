@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.accel import graphs
+from engine.accel import accelerated_pool, graphs
 from engine.accel.graphs import Graphs
 from engine.trace import deferred_writer
-from engine.trie import pool as pools
 
 
 class _Taped:
@@ -73,5 +72,5 @@ def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Graphs, "__init__", with_tries)
     patch.setattr(Graphs, "_record", torch.inference_mode()(_record))
     patch.setattr(graphs, "_copy", _copy)
-    patch.setattr(pools, "recordable", lambda model: True)
+    patch.setattr(accelerated_pool, "recordable", lambda model: True)
     patch.setattr(deferred_writer, "is_asynchronous", lambda device: True)

@@ -1,16 +1,15 @@
-"""The decoder layers of a model in as few kernels as they can have.
+"""Decoder layers of the Llama kind in as few kernels as possible.
 
-A layer of a small model is mostly the way from one kernel to the next. In layers of the kind that
-most models have, those that read one input are one product here, and what is between the products
-is done in few steps: on a GPU by kernels of our own. Each layer is checked against transformers'
-own before any is used, and only a pool's ticks use them: whoever else runs the model runs it as it
-was. Knows transformers' layers of that kind. Refuses to know ticks and strategies.
+A layer of a small model spends most of its time between kernels. Projections that read one input
+are one product here, and the steps between the products are few: on a GPU, Triton kernels of our
+own. Layers are fused in a view of the model, never in the model itself, and each one is checked
+against transformers' own before any is used. Only a pool's passes use them: without its cache, a
+layer runs as transformers wrote it.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -20,168 +19,185 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from engine.accel.graphs import recordable
-from engine.accel.grouped_attention import BOOLEAN_MASKS
 from engine.accel.kernels import kernels
-from engine.accel.packed_linear import family_of
-from engine.trie.backend import Reading
-from engine.trie.cache_layer import Kernels, Plan, PoolLayer
+from engine.accel.packed_linear import LinearGroup, group_of
+from engine.accel.torch_layer import OPS as TORCH_OPS
+from engine.accel.torch_layer import LayerOps, Norm
+from engine.models.memory import free_memory
+from engine.models.view import attention_of, is_modified, takes_boolean_masks
+from engine.trie.cache_layer import Plan, PoolLayer
 
-log = logging.getLogger(__name__)
-
-
-_gpu = torch.cuda.is_available()
-torch_layer, triton_layer = kernels("torch_layer"), kernels("triton_layer", there=_gpu)
-_reading = kernels("triton_statistics", there=_gpu)
-read: Callable[[Tensor, Tensor | None, int | None], Reading] = (
-    _reading.read if _reading else Reading.of
-)
-
-CLOSE = {4: 1e-3, 2: 0.03}  # how far a layer may be off, as a share of the largest number
+TOLERANCE = {4: 1e-3, 2: 0.03}  # by bytes of a number, as a share of the largest number
 CHILDREN = ("self_attn", "mlp", "input_layernorm", "post_attention_layernorm")
-VISIBLE = (64, 2048)  # positions of a check: long pools have kernels of their own
+CHECKED_LENGTHS = (64, 2048)  # visible positions: long pools have kernels of their own
+JOINED_SHARE = 8  # joined weights take at most one part in so many of a GPU's free memory
 
 
-class Block:
-    """One decoder layer: attention, then a gated network, each behind a norm.
+class FusedSteps:
+    """The steps of one decoder layer: attention, then a gated network, each behind a norm.
 
-    ``steps`` is the module that has what is between the products.
+    ``ops`` are the operations between the products, those of `torch_layer` or `triton_layer`.
     """
 
-    def __init__(self, layer: Any, steps: Any) -> None:
-        self._steps = steps
+    def __init__(self, layer: Any, ops: LayerOps, *, join: bool) -> None:
+        self._ops = ops
         attention, network = layer.self_attn, layer.mlp
         norms = layer.input_layernorm, layer.post_attention_layernorm
-        self._norms = [self._norm(norm) for norm in norms]
-        self._joined = family_of([attention.q_proj, attention.k_proj, attention.v_proj])
-        self._out = attention.o_proj
+        self._norms = [_norm(norm) for norm in norms]
+        projections = [attention.q_proj, attention.k_proj, attention.v_proj]
+        self._query_key_value = group_of(projections, join=join)
+        self._output = group_of([attention.o_proj])
         self._scale: float = attention.scaling
-        self._size: int = attention.head_dim
-        self._shared = attention.k_proj.out_features // self._size
+        self._head_size: int = attention.head_dim
+        self._key_heads = attention.k_proj.out_features // self._head_size
         self._groups = attention.q_proj.out_features // attention.k_proj.out_features
-        own = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
-        self._own = [self._norm(norm) for norm in own] if all(own) else None
-        self._network = family_of([network.gate_proj, network.up_proj])
-        self._down = network.down_proj
-
-    def _norm(self, module: Any) -> Any:
-        return self._steps.Norm(module.weight, module.variance_epsilon)
+        head_norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
+        self._head_norms = [_norm(norm) for norm in head_norms] if all(head_norms) else None
+        self._gate_up = group_of([network.gate_proj, network.up_proj], join=join)
+        self._down = group_of([network.down_proj])
 
     def __call__(
-        self, hidden: Tensor, angles: Sequence[Tensor], mask: Tensor, own: PoolLayer
+        self, hidden: Tensor, rotary: Sequence[Tensor], mask: Tensor, cache: PoolLayer
     ) -> Tensor:
-        """What the layer makes of hidden states, (1, rows, width)."""
-        if angles[0].shape[-1] != self._size:
-            raise ValueError("not all of a head is turned")
-        if not own.is_initialized:
-            nothing = hidden.new_empty(1, self._shared, 0, self._size)
-            own.lazy_initialization(nothing, nothing)
-        steps, (keys, values, slots) = self._steps, own.room
-        ready = own.ready(lambda: steps.ready(angles, mask[0, 0], self._groups))
+        """The layer's output for hidden states, (1, rows, width)."""
+        if rotary[0].shape[-1] != self._head_size:
+            raise ValueError("rotary positions cover only part of a head")
+        if not cache.is_initialized:
+            empty = hidden.new_empty(1, self._key_heads, 0, self._head_size)
+            cache.lazy_initialization(empty, empty)
+        ops, (keys, values, slots) = self._ops, cache.storage
+        shared = cache.shared(lambda: ops.prepare(rotary, mask[0, 0], self._groups))
         before = hidden[0]
-        joined = self._joined(steps.normalize(before, self._norms[0]))
-        query = steps.turn_and_write(joined, ready.angles, slots, keys, values, self._own)
-        attended = steps.attend(query, keys, values, ready.mask, self._scale)
-        summed, normed = steps.add_and_normalize(before, self._out(attended), self._norms[1])
-        gated = steps.gate(self._network(normed))
-        grown: Tensor = summed + self._down(gated)
-        return grown[None]
+        joined = self._query_key_value(ops.normalize(before, self._norms[0]))
+        query = ops.rotate_and_store(joined, shared.rotary, slots, keys, values, self._head_norms)
+        attended = ops.attend(query, keys, values, shared.mask, self._scale)
+        summed, normed = ops.add_and_normalize(before, self._output(attended), self._norms[1])
+        after: Tensor = summed + self._down(ops.gate(self._gate_up(normed)))
+        return after[None]
 
 
-class Quick(nn.Module):
-    """A decoder layer that a pool's ticks run as a block."""
+class FusedLayer(nn.Module):
+    """Mixed into the class of a decoder layer of a view: a pool's passes run the fused steps."""
 
-    block: Block
+    steps: FusedSteps
+    checking: bool  # run both ways and compare
 
     def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """What the layer makes of hidden states, by whichever way the cache says."""
-        own = _own_part(self, kwargs.get("past_key_values"))
-        if own is None or own.kernels is Kernels.REFERENCE:
+        """The layer's output, by the fused steps where the cache is a pool's."""
+        cache = _pool_layer(self, kwargs.get("past_key_values"))
+        if cache is None:
             return super().forward(hidden_states, *args, **kwargs)
-        angles, mask = kwargs["position_embeddings"], kwargs["attention_mask"]
-        if own.kernels is Kernels.FUSED:
-            return self.block(hidden_states, angles, mask, own)
+        rotary, mask = kwargs["position_embeddings"], kwargs["attention_mask"]
+        if not self.checking:
+            return self.steps(hidden_states, rotary, mask, cache)
         expected = super().forward(hidden_states, *args, **kwargs)
-        _check([*own.written], expected, self.block(hidden_states, angles, mask, own), own)
+        written = [*cache.written]
+        _compare(written, expected, self.steps(hidden_states, rotary, mask, cache), cache)
         return expected
 
 
-def quicken(model: PreTrainedModel) -> str | None:
-    """Run a model's layers as blocks; returns the reason where they cannot be."""
-    layers: list[Any] = [module for module in model.modules() if isinstance(module, Quick)]
-    if layers:
-        return None
-    layers, steps = list(_layers(model)), _steps(model)
-    if steps is None:
-        return "no fused layers for this device and dtype"
+def fuse(view: PreTrainedModel, *, check: bool = True) -> str | None:
+    """Fuse the layers of a view; returns the reason where they stay as they are.
+
+    ``check`` compares every fused layer with transformers' own on a few tokens.
+    """
+    layers, ops = list(_layers(view)), _ops(view)
+    if ops is None:
+        return "there are none for this device and dtype"
     if not layers:
-        return f"{type(model).__name__} has layers of another structure"
-    if model.config._attn_implementation not in BOOLEAN_MASKS:
-        return f"attention is {model.config._attn_implementation}, not sdpa"
-    kinds = [type(layer) for layer in layers]
+        return f"the layers of {type(view).__name__} have another structure"
+    if not takes_boolean_masks(view):
+        return f"attention is {attention_of(view)}, not sdpa"
+    if any(is_modified(module) for layer in layers for module in layer.modules()):
+        return "a layer has hooks or a forward method of its own"
+    kinds: list[Any] = [type(layer) for layer in layers]
     try:
-        for layer, kind in zip(layers, kinds, strict=True):
-            layer.block = Block(layer, steps)
-            layer.__class__ = _quick(kind)  # type: ignore[arg-type]  # a class is hashable
-        for visible in VISIBLE if steps is triton_layer else VISIBLE[:1]:
-            _try(model, visible, Kernels.VERIFY)
+        steps = [FusedSteps(layer, ops, join=False) for layer in layers]
+        if _joining_pays(view, layers):
+            steps = [FusedSteps(layer, ops, join=True) for layer in layers]
+        for layer, kind, each in zip(layers, kinds, steps, strict=True):
+            layer.steps, layer.checking = each, check
+            layer.__class__ = _fused_class(kind)  # the view's own module
+        if check:
+            for visible in CHECKED_LENGTHS if ops is not TORCH_OPS else CHECKED_LENGTHS[:1]:
+                _run(view, visible)
     except Exception as error:  # a layer may differ in ways its structure does not show
-        log.warning("%s runs without fused layers: %s", type(model).__name__, error)
         for layer, kind in zip(layers, kinds, strict=True):
             layer.__class__ = kind
-            vars(layer).pop("block", None)
+            vars(layer).pop("steps", None)
         return str(error)
+    for layer in layers:
+        layer.checking = False
     return None
 
 
-def _steps(model: PreTrainedModel) -> Any:
-    """The steps between a layer's products where the model is; None where there are none."""
-    if recordable(model):
-        return triton_layer
-    kinds = {(weight.device.type, weight.dtype) for weight in model.parameters()}
-    return torch_layer if kinds == {("cpu", torch.float32)} else None
+def _joining_pays(view: PreTrainedModel, layers: Sequence[Any]) -> bool:
+    """Whether to keep joined copies of weights: on a GPU, where each kernel counts, with room."""
+    if not recordable(view):
+        return False
+    names = (("self_attn", ("q_proj", "k_proj", "v_proj")), ("mlp", ("gate_proj", "up_proj")))
+    needed = sum(
+        LinearGroup([getattr(getattr(layer, part), name) for name in members]).bytes
+        for layer in layers
+        for part, members in names
+    )
+    free = free_memory(view.device)
+    return free is not None and needed <= free // JOINED_SHARE
+
+
+def _ops(view: PreTrainedModel) -> LayerOps | None:
+    """The operations between a layer's products on the model's device, if there are any."""
+    if recordable(view):
+        module = kernels("triton_layer", there=view.device.type == "cuda")
+        return module.OPS if module else None
+    kinds = {(weight.device.type, weight.dtype) for weight in view.parameters()}
+    return TORCH_OPS if kinds == {("cpu", torch.float32)} else None
+
+
+def _norm(module: Any) -> Norm:
+    return Norm(module.weight, module.variance_epsilon)
 
 
 @cache
-def _quick(kind: type[nn.Module]) -> type[nn.Module]:
-    return type(kind.__name__, (Quick, kind), {})
+def _fused_class(kind: Any) -> Any:
+    return type(kind.__name__, (FusedLayer, kind), {})
 
 
-def _layers(model: PreTrainedModel) -> Iterator[nn.Module]:
-    """The decoder layers, if all are of the kind that a block knows."""
-    count = model.config.get_text_config(decoder=True).num_hidden_layers
+def _layers(view: PreTrainedModel) -> Iterator[Any]:
+    """The decoder layers, if all have the structure that `FusedSteps` computes."""
+    config = view.config.get_text_config(decoder=True)
     found = [
         module
-        for module in model.modules()
+        for module in view.modules()
         if [name for name, _ in module.named_children()] == list(CHILDREN)
     ]
-    plain = {"hidden_act": "silu", "is_encoder_decoder": False}
-    config = model.config.get_text_config(decoder=True)
-    if len(found) == count and all(
-        getattr(config, name, value) == value for name, value in plain.items()
+    usual = {"hidden_act": "silu", "is_encoder_decoder": False}
+    if len(found) == config.num_hidden_layers and all(
+        getattr(config, name, value) == value for name, value in usual.items()
     ):
         yield from found
 
 
-def _own_part(layer: Any, cache: Any) -> PoolLayer | None:
+def _pool_layer(layer: Any, cache: Any) -> PoolLayer | None:
     layers = getattr(cache, "layers", ())
-    # Only the first is looked at: a cache of transformers gets the others when they are written.
+    # Only the first is checked: a cache of transformers adds the others when they are written.
     if not layers or not isinstance(layers[0], PoolLayer):
         return None
-    own: PoolLayer = layers[layer.self_attn.layer_idx]
-    return own
+    found: PoolLayer = layers[layer.self_attn.layer_idx]
+    return found
 
 
 @torch.inference_mode()
-def _try(model: PreTrainedModel, visible: int, kernels: Kernels) -> None:
-    """Run a few tokens, so that every layer has been used."""
+def _run(view: PreTrainedModel, visible: int) -> None:
+    """Run a few tokens through every layer."""
     plan = Plan(visible)
-    plan.kernels, plan.visible = kernels, visible
-    layers = model.config.get_text_config(decoder=True).num_hidden_layers
-    tokens = torch.arange(5, 14, device=model.device)
-    plan.slots = torch.arange(visible - 9, visible, device=model.device)
-    seen = torch.zeros(9, visible, dtype=torch.bool, device=model.device)
-    seen[:, -9:] = torch.ones(9, 9, dtype=torch.bool, device=model.device).tril()
-    model.base_model(
+    plan.visible = visible
+    layers = view.config.get_text_config(decoder=True).num_hidden_layers
+    tokens = torch.arange(5, 14, device=view.device)
+    plan.slots = torch.arange(visible - 9, visible, device=view.device)
+    seen = torch.zeros(9, visible, dtype=torch.bool, device=view.device)
+    seen[:, -9:] = torch.ones(9, 9, dtype=torch.bool, device=view.device).tril()
+    view.base_model(
         input_ids=tokens[None],
         position_ids=(tokens - 5)[None],
         attention_mask=seen[None, None],
@@ -190,9 +206,8 @@ def _try(model: PreTrainedModel, visible: int, kernels: Kernels) -> None:
     )
 
 
-def _check(written: Sequence[Tensor], expected: Tensor, got: Tensor, own: PoolLayer) -> None:
-    pairs = [(got, expected), *zip(own.written, written, strict=True)]
-    for one, other in pairs:
+def _compare(written: Sequence[Tensor], expected: Tensor, output: Tensor, cache: PoolLayer) -> None:
+    for one, other in [(output, expected), *zip(cache.written, written, strict=True)]:
         apart = ((one - other).abs().max() / other.abs().max().clamp(min=1e-6)).item()
-        if not apart < CLOSE[other.element_size()]:
-            raise ValueError(f"a layer in few kernels is off by {apart:.2g} of the largest number")
+        if not apart < TOLERANCE[other.element_size()]:
+            raise ValueError(f"a fused layer is off by {apart:.2g} of the largest number")

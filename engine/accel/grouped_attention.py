@@ -1,8 +1,7 @@
-"""Attention on a CPU for heads that share keys: nothing is copied.
+"""Attention on a CPU for heads that share keys, without copies.
 
-Transformers copies the keys and values of a shared head once for each head that reads them, in
-every layer of every tick. Heads that share a key head are as well further queries of that one.
-Knows transformers' attention functions. Refuses to know where keys come from.
+transformers copies the keys and values of a shared head once for each head that reads them, in
+every layer of every pass. Heads that share a key head can as well be further queries of that head.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from engine.models.view import attention_of
+
 GROUPED = "grouped_sdpa"
-BOOLEAN_MASKS = ("sdpa", GROUPED)  # what takes a mask as truth values
-_RARE = ("position_bias", "softcap", "cache")  # what transformers' own function is for
+_SPECIAL = ("position_bias", "softcap", "cache")  # arguments that only transformers' function takes
 
 
 def grouped(
@@ -27,15 +27,15 @@ def grouped(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    **further: Any,
+    **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Attend, (batch, heads, queries, size) to (batch, key heads, keys, size)."""
     batch, heads, length, size = query.shape
     groups = heads // key.shape[1]
-    rare = further.get("dropout") or any(further.get(name) is not None for name in _RARE)
-    if groups == 1 or rare or attention_mask is None or attention_mask.shape[1] != 1:
+    special = kwargs.get("dropout") or any(kwargs.get(name) is not None for name in _SPECIAL)
+    if groups == 1 or special or attention_mask is None or attention_mask.shape[1] != 1:
         return sdpa_attention_forward(
-            module, query, key, value, attention_mask, scaling=scaling, **further
+            module, query, key, value, attention_mask, scaling=scaling, **kwargs
         )
     attended = scaled_dot_product_attention(
         query.reshape(batch, heads // groups, groups * length, size),
@@ -51,7 +51,11 @@ AttentionInterface.register(GROUPED, grouped)
 AttentionMaskInterface.register(GROUPED, sdpa_mask)
 
 
-def group(model: PreTrainedModel) -> None:
-    """Have a model attend without copies, where its attention is torch's own."""
-    if model.config._attn_implementation == "sdpa":
+def group(model: PreTrainedModel) -> bool:
+    """Use grouped attention in a view, or in a model the caller owns; whether it is used.
+
+    Only where the model's attention is torch's own.
+    """
+    if attention_of(model) == "sdpa":
         model.set_attn_implementation(GROUPED)
+    return attention_of(model) == GROUPED

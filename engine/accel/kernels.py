@@ -1,7 +1,4 @@
-"""Kernels of our own: loaded where there is a GPU for them, used where they give what torch gives.
-
-Knows how to come by them and what to do where they fail. Refuses to know what they compute.
-"""
+"""Loads Triton kernels where there is a GPU for them, and falls back to torch where they fail."""
 
 from __future__ import annotations
 
@@ -10,26 +7,36 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from engine.accel import enabled
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+failures: dict[str, str] = {}  # kernels that are not used although there is a GPU, and why
+
 
 def kernels(name: str, *, there: bool = True) -> Any:
-    """A module of kernels; None where there is nothing to run them, nor Triton to make them."""
-    # By name: whoever takes this file elsewhere, as a recipe for transformers does, leaves them.
+    """A module of Triton kernels; None without a GPU or Triton, or with accelerations off."""
+    if not enabled() or not there:
+        return None
+    # Imported by name: an exported `custom_generate` folder leaves these modules out.
     try:
-        return importlib.import_module(f"engine.accel.{name}") if there else None
-    except ImportError:
+        return importlib.import_module(f"engine.accel.{name}")
+    except ImportError as error:
+        if name not in failures:
+            log.warning("%s is not used: %s", name, error)
+        failures[name] = str(error)
         return None
 
 
 def tried(few: T, many: T, attempt: Callable[[T], None], what: str) -> T:
-    """What is done in few kernels of our own, if an attempt with it succeeds; else the same in many
-    of torch's, and the log says why."""
+    """The implementation in few Triton kernels if an attempt with it succeeds, else the reference
+    in many torch kernels."""
     try:
         attempt(few)
-    except Exception as error:  # whatever a card or its Triton cannot do
+    except Exception as error:  # a GPU or its Triton may fail in many ways
+        failures[what] = str(error)
         log.warning("%s in many kernels, the few have failed: %s", what, error)
         return many
     return few

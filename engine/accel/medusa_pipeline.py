@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from engine.accel.accelerated_pool import GraphPool
 from engine.accel.graphs import ROWS, bucket
 from engine.accel.host_future import HostFuture, fetch, record_event
 from engine.accel.kernels import kernels, tried
@@ -27,8 +28,8 @@ from engine.errors import PlaygroundError
 from engine.run import Run
 from engine.trie.backend import Best, Reading, Unnamed, after_layers
 from engine.trie.node import Node
-from engine.trie.pool import Pool, above_and_inside
-from engine.trie.slots import NOBODY
+from engine.trie.pool import ancestor_rows
+from engine.trie.slots import PADDING
 
 START = 3  # numbers: the token that a tree stands behind, depth and position of the cell before
 CLOSE = 1e-3  # how far probabilities may be off where kernels of our own are tried
@@ -77,8 +78,7 @@ class Ahead:
         pool, reading = nodes[0].evaluator.backend, nodes[0].place.reading
         return (
             self._run.unhindered
-            and isinstance(pool, Pool)
-            and pool.recorded
+            and isinstance(pool, GraphPool)
             and 1 + self._heads.most(self._size) <= ROWS
             and all(
                 node.place.reading is reading and node.place.row == row
@@ -91,7 +91,7 @@ class Ahead:
         that it takes. None where there is no room to go on."""
         evaluator, reading, known = nodes[0].evaluator, nodes[0].place.reading, self._going
         pool = evaluator.backend
-        assert isinstance(pool, Pool), "it was asked whether this is possible"
+        assert isinstance(pool, GraphPool), "it was asked whether this is possible"
         if known and known.cells.reading is reading:
             rows, table = len(known.cells.slots), known.table
         else:
@@ -140,7 +140,7 @@ class Ahead:
         """Have the tree in some rows judged, and the next one drafted for some cells, as one
         recording."""
         heads, size, device = self._heads, self._size, reading.logits.device
-        slots = [*cells.slots, *[NOBODY] * (bucket(len(cells.slots)) - len(cells.slots))]
+        slots = [*cells.slots, *[PADDING] * (bucket(len(cells.slots)) - len(cells.slots))]
         self._ends = self._ends.to(device)
         said = [getattr(reading, name)[:rows] for name in _READ]
         inputs = *said, table, self._ends, torch.tensor(slots)
@@ -220,8 +220,8 @@ def _lay_out(size: Size, columns: Tensor, start: Tensor, slots: Tensor) -> Tenso
 def _table(nodes: Sequence[Node]) -> Tensor:
     """The same of nodes that the host knows."""
     cells = [node.cell for node in nodes]
-    _, inside = above_and_inside(cells)
-    rows = [(cell.token, cell.depth, cell.slot, NOBODY) for cell in cells]
+    _, inside = ancestor_rows(cells)
+    rows = [(cell.token, cell.depth, cell.slot, PADDING) for cell in cells]
     return torch.cat([torch.tensor(rows).T, inside])
 
 

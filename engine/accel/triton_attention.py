@@ -1,10 +1,9 @@
-"""Attention of a few cells to a long pool, as a GPU does it fastest: the pool in pieces.
+"""Attention of a few queries to a long pool, as a Triton kernel that splits the pool in pieces.
 
-Torch's own attention gives every head one block of threads, which then walks over the whole pool:
-most of a GPU has nothing to do, and the longer the pool the longer a tick. Here every piece of the
-pool is attended to by a block of its own, and the pieces are weighed against each other afterwards.
-Heads that share keys are further queries of one key head, so that nothing is copied, and the mask
-is read as it is. Knows Triton, which comes with torch for CUDA. Refuses to know models.
+torch's own attention gives every head one block of threads, which walks over the whole pool: most
+of a GPU is idle, and a longer pool takes longer. Here each piece of the pool has a block of its
+own, and the pieces are combined afterwards (as in Flash-Decoding). Heads that share keys are
+further queries of one key head, so that nothing is copied, and the mask is read as it is.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-REFERENCE = 32  # most pieces: all are weighed at once
-BLOCKS = 300  # of threads at most: about two for each of a large GPU's processors
-SHORT = 1024  # positions up to which small blocks are faster
+MAX_PIECES = 32  # all are combined at once
+BLOCKS = 300  # most blocks of threads: about two for each multiprocessor of a large GPU
+SHORT = 1024  # visible positions up to which small blocks are faster
 NEVER = tl.constexpr(-1.0e30)
 
 
@@ -45,7 +44,7 @@ def _attend(
     at = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
     real = at < GROUPS * rows
     row = at % rows
-    # Where its numbers are: all heads of a row stand together.
+    # The offset of its numbers: all heads of a row are adjacent.
     place = row * (tl.num_programs(1) * GROUPS) + head * GROUPS + at // rows
     lane = tl.arange(0, WIDTH)
     whole = real[:, None] & (lane < SIZE)[None, :]
@@ -62,7 +61,7 @@ def _attend(
             mask=real[:, None] & inside[None, :],
             other=0,
         )
-        if tl.max(tl.max(seen.to(tl.int32), 1), 0) > 0:  # others' branches are not even read
+        if tl.max(tl.max(seen.to(tl.int32), 1), 0) > 0:  # other branches are not even loaded
             offsets = head * key_head + key[:, None] * SIZE + lane[None, :]
             there = inside[:, None] & (lane < SIZE)[None, :]
             k = tl.load(keys + offsets, mask=there, other=0.0)
@@ -83,7 +82,7 @@ def _attend(
 
 
 @triton.jit(do_not_specialize=["pieces"])
-def _weigh(
+def _combine(
     parts,
     sums,
     attended,
@@ -100,22 +99,22 @@ def _weigh(
     weight = tl.exp(best - tl.max(best, 0))
     there = real[:, None] & (lane < SIZE)[None, :]
     part = tl.load(parts + place[:, None] * SIZE + lane[None, :], mask=there, other=0.0)
-    # Who sees nothing gets nothing, rather than something that is not a number.
+    # A query that sees nothing gets zeros, not NaN.
     whole = tl.maximum(tl.sum(total * weight, 0), 1.0e-30)
     mean = tl.sum(part * weight[:, None], 0) / whole
     tl.store(attended + at * SIZE + lane, mean.to(attended.dtype.element_ty), mask=lane < SIZE)
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Attend, (rows, heads, size) to (key heads, positions, size) where the mask, (rows, visible),
-    says so: (rows, heads * size)."""
+    """Attention of queries, (rows, heads, size), to keys and values, (key heads, positions, size),
+    under a mask, (rows, visible): (rows, heads * size)."""
     (rows, heads, size), shared, visible = query.shape, len(keys), mask.shape[1]
     groups = heads // shared
     queries, span = (16, 64) if visible <= SHORT else (64, 128)
-    if query.dtype == torch.float32 or size > 128:  # what a processor has room for
+    if query.dtype == torch.float32 or size > 128:  # limited by shared memory
         queries, span = 16, 32
     columns = triton.cdiv(groups * rows, queries)
-    pieces = max(1, min(REFERENCE, BLOCKS // (columns * shared), triton.cdiv(visible, span)))
+    pieces = max(1, min(MAX_PIECES, BLOCKS // (columns * shared), triton.cdiv(visible, span)))
     piece = triton.cdiv(triton.cdiv(visible, span), pieces) * span
     pieces = triton.cdiv(visible, piece)
     parts = query.new_empty(pieces, rows, heads, size, dtype=torch.float32)
@@ -142,7 +141,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: flo
         KEYS=span,
         PRECISION="ieee" if query.dtype == torch.float32 else "tf32",
     )
-    _weigh[(rows * heads,)](
-        parts, sums, attended, pieces, SIZE=size, WIDTH=width, MOST=REFERENCE, num_warps=1
+    _combine[(rows * heads,)](
+        parts, sums, attended, pieces, SIZE=size, WIDTH=width, MOST=MAX_PIECES, num_warps=1
     )
     return attended

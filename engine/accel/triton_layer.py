@@ -1,8 +1,7 @@
-"""What a decoder layer does between its matrix products, each as one kernel.
+"""The operations of `torch_layer` as one Triton kernel each.
 
-Torch does the same in forty kernels of a microsecond each, most of it on the way to the next one.
-Rounds where transformers rounds. Knows Triton, which comes with torch for CUDA. Refuses to know
-models.
+torch takes forty kernels of a microsecond for them, and most of that is launching. Rounds where
+transformers rounds. Triton comes with torch for CUDA.
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.accel.torch_layer import Norm, Ready
+from engine.accel.torch_layer import LayerOps, Norm, PassInputs
 from engine.accel.triton_attention import attend
-
-__all__ = ["Norm", "add_and_normalize", "attend", "gate", "normalize", "ready", "turn_and_write"]
 
 BLOCK = 1024  # numbers of one block of threads
 
 
-def ready(angles: Sequence[Tensor], mask: Tensor, groups: int) -> Ready:
-    """Angles, (1, rows, size), and a mask, (rows, visible), as the steps below take them."""
-    cos, sin = angles
-    return Ready((cos[0].contiguous(), sin[0].contiguous()), mask)
+def prepare(rotary: Sequence[Tensor], mask: Tensor, groups: int) -> PassInputs:
+    """Convert cosines and sines, (1, rows, size), and a mask, (rows, visible), for the operations
+    below."""
+    cos, sin = rotary
+    return PassInputs((cos[0].contiguous(), sin[0].contiguous()), mask)
 
 
 @triton.jit
@@ -66,7 +64,7 @@ def normalize(hidden: Tensor, norm: Norm) -> Tensor:
 
 
 def add_and_normalize(hidden: Tensor, added: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
-    """The sum of two, and that normalized."""
+    """The sum, and the sum normalized."""
     summed, normed = torch.empty_like(hidden), torch.empty_like(hidden)
     rows, size = hidden.shape
     width = triton.next_power_of_2(size)
@@ -77,7 +75,7 @@ def add_and_normalize(hidden: Tensor, added: Tensor, norm: Norm) -> tuple[Tensor
 
 
 @triton.jit
-def _turn(
+def _rotate(
     joined,  # (rows, heads, size): of queries, of keys, of values
     cos,  # (rows, size)
     sin,
@@ -105,7 +103,7 @@ def _turn(
         into = values + (head - HEADS - SHARED) * key_head + slot * SIZE
         tl.store(into + lane, given, mask=there)
     else:
-        # A pair of numbers that are half a head apart is a point, turned by an angle.
+        # Two numbers half a head apart are one point, rotated by an angle.
         other = (lane + SIZE // 2) % SIZE
         kind = joined.dtype.element_ty
         x = given.to(tl.float32)
@@ -120,25 +118,25 @@ def _turn(
             weight += (1.0 - first) * tl.load(key_norm + other, mask=there)
             y = (y * shrink).to(kind).to(tl.float32) * weight
         y = tl.where(lane < SIZE // 2, -y, y)
-        turned = x * tl.load(cos + row * SIZE + lane, mask=there).to(tl.float32)
-        turned += y * tl.load(sin + row * SIZE + lane, mask=there).to(tl.float32)
+        rotated = x * tl.load(cos + row * SIZE + lane, mask=there).to(tl.float32)
+        rotated += y * tl.load(sin + row * SIZE + lane, mask=there).to(tl.float32)
         if head < HEADS:
-            tl.store(query + (row * HEADS + head) * SIZE + lane, turned.to(kind), mask=there)
+            tl.store(query + (row * HEADS + head) * SIZE + lane, rotated.to(kind), mask=there)
         else:
             place = keys + (head - HEADS) * key_head + slot * SIZE
-            tl.store(place + lane, turned.to(kind), mask=there)
+            tl.store(place + lane, rotated.to(kind), mask=there)
 
 
-def turn_and_write(
+def rotate_and_store(
     joined: Tensor,
-    angles: tuple[Tensor, Tensor],
+    rotary: tuple[Tensor, Tensor],
     slots: Tensor,
     keys: Tensor,
     values: Tensor,
     norms: Sequence[Norm] | None,
 ) -> Tensor:
-    """Turn queries and keys by the angles of their positions, (rows, size), and write keys and
-    values where they belong, (key heads, positions, size): the queries, (rows, heads, size).
+    """Apply rotary positions, (rows, size), to queries and keys, store keys and values at their
+    slots, (key heads, positions, size), and return the queries, (rows, heads, size).
 
     ``joined`` has a row's queries, keys and values, one after the other; ``norms`` are those of
     queries and of keys, where there are any.
@@ -147,9 +145,9 @@ def turn_and_write(
     rows, heads = len(joined), joined.shape[1] // size - 2 * shared
     query = joined.new_empty(rows, heads, size)
     first, second = norms or (Norm(joined, 0.0), Norm(joined, 0.0))
-    _turn[rows, heads + 2 * shared](
+    _rotate[rows, heads + 2 * shared](
         joined,
-        *angles,
+        *rotary,
         slots,
         query,
         keys,
@@ -180,8 +178,11 @@ def _gate(joined, gated, SIZE: tl.constexpr, BLOCK: tl.constexpr) -> None:
 
 
 def gate(joined: Tensor) -> Tensor:
-    """Of a gate and what it lets through, (rows, 2 * width), what comes through: (rows, width)."""
+    """SiLU of the gate times the up projection, (rows, 2 * width): (rows, width)."""
     rows, size = len(joined), joined.shape[1] // 2
     gated = joined.new_empty(rows, size)
     _gate[rows, triton.cdiv(size, BLOCK)](joined, gated, SIZE=size, BLOCK=BLOCK)
     return gated
+
+
+OPS = LayerOps(prepare, normalize, add_and_normalize, rotate_and_store, attend, gate)

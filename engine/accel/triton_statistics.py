@@ -1,7 +1,6 @@
-"""What a trace needs to know of rows of logits, read off them as few times as possible.
+"""The statistics of `Reading.of` as Triton kernels that read each row of logits twice.
 
-The same as `Reading.of`, which goes over a row once for every number: here each number comes of
-two looks at it. Knows Triton, which comes with torch for CUDA. Refuses to know what it is read for.
+torch reads a row once for every statistic.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ CHUNK = 4096  # tokens of one block of threads
 
 
 @triton.jit
-def _look(
+def _reduce_chunks(
     given,
     logits,
-    highest,  # (rows, blocks) the highest logit of every so many tokens
+    highest,  # (rows, blocks) the highest logit of every block
     sums,  # (rows, chunks, 3) of exponentials, relative to the highest logit of the chunk
     size,
     CHUNK: tl.constexpr,
@@ -46,7 +45,7 @@ def _look(
 
 
 @triton.jit
-def _tell(
+def _log_probs(
     logits,
     sums,
     log_probs,
@@ -67,7 +66,7 @@ def _tell(
     total = tl.load(at + 1, mask=real, other=0.0)
     moment = tl.load(at + 2, mask=real, other=0.0) + lower * total
     whole = tl.sum(weight * total, 0)
-    # Relative to the highest logit: nothing is lost where the model is sure.
+    # Relative to the highest logit: precise also where the model is confident.
     mean = tl.log(whole) - tl.sum(weight * moment, 0) / whole
     token = chunk * CHUNK + tl.arange(0, CHUNK)
     there = token < size
@@ -81,7 +80,7 @@ def _tell(
 
 
 @triton.jit
-def _best(
+def _top_tokens(
     logits,
     log_probs,
     highest,
@@ -111,7 +110,7 @@ def _best(
         block = tl.argmax(most, 0)
         token = block * BLOCK + tl.arange(0, BLOCK)
         x = tl.load(logits + row * size + token, mask=token < size, other=-float("inf"))
-        # Those before are all that are higher, and those as high that stand further left.
+        # Exclude those found before: all that are higher, and equal ones further left.
         x = tl.where((x > value) | ((x == value) & (token <= last)), -float("inf"), x)
         value, last = tl.max(x, 0), block * BLOCK + tl.argmax(x, 0)
         tl.store(top + row * TOP + place, last.to(tl.int64))
@@ -123,7 +122,7 @@ def _best(
 
 
 def read(given: Tensor, hidden: Tensor | None = None, width: int | None = None) -> Reading:
-    """Read rows of logits, (places, vocab), cut or filled up to ``width`` tokens."""
+    """The statistics of logits, (rows, vocab), cut or padded to ``width`` tokens."""
     if width is not None and width != given.shape[-1]:
         given = pad(given, (0, width - given.shape[-1]), value=-torch.inf)
     given = given.contiguous()
@@ -138,11 +137,13 @@ def read(given: Tensor, hidden: Tensor | None = None, width: int | None = None) 
     top = torch.empty(rows, min(TOP, size), dtype=torch.long, device=given.device)
     hidden = logits.new_empty(rows, 0, 0) if hidden is None else hidden
     told = logits.new_empty(rows, 2, top.shape[1] + 1, dtype=torch.float64)
-    _look[rows, chunks](given, logits, highest, sums, size, CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8)
-    _tell[rows, chunks](
+    _reduce_chunks[rows, chunks](
+        given, logits, highest, sums, size, CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8
+    )
+    _log_probs[rows, chunks](
         logits, sums, log_probs, entropy, spread, size, chunks, CHUNK=CHUNK, CHUNKS=many
     )
-    _best[(rows,)](
+    _top_tokens[(rows,)](
         logits,
         log_probs,
         highest,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, silu
 
-from engine.accel.packed_linear import Family, family_of
+from engine.accel.packed_linear import LinearGroup, group_of
 
 
 class Head(nn.Module):
@@ -38,10 +38,9 @@ class Head(nn.Module):
         return states[..., -1, :] + further
 
     @cached_property
-    def joined(self) -> Family:
-        """Gate and up as one product, whose weight theirs are parts of from now on: none is kept
-        twice. For a head that has come to the device it stays on."""
-        return family_of([self.gate, self.up])
+    def joined(self) -> LinearGroup:
+        """Gate and up as one product, for a head that stays on its device."""
+        return group_of([self.gate, self.up], join=True)
 
 
 class Heads(nn.Module):

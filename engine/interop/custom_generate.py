@@ -1,7 +1,6 @@
 """A strategy as a ``custom_generate`` callable: `model.generate` prepares, the strategy decodes.
 
-Knows how transformers hands over a prepared call and what it wants back. Refuses to know words:
-there is no tokenizer here.
+The model is left exactly as it was: strategies run on a view of it (`engine.models.view`).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from engine.trace.token_text import IdDecoder
 from engine.trie.backends import Backends
 from engine.trie.node import Source
 
-# These hold something of every prompt of a call, and could not tell which one they look at.
+# These keep state of every prompt of a call, and cannot tell which prompt they are applied to.
 _FOR_ONE_PROMPT = (
     logits_process.EncoderNoRepeatNGramLogitsProcessor,
     logits_process.EncoderRepetitionPenaltyLogitsProcessor,
@@ -43,14 +42,14 @@ _FOR_ONE_PROMPT = (
     logits_process.UnbatchedClassifierFreeGuidanceLogitsProcessor,
 )
 _CONFIG = vars(cast(Any, GenerationConfig)())  # cast: transformers has no types here
-_MUCH = 2**31
-_UNLIMITED = Limits(**{item.name: _MUCH for item in dataclasses.fields(Limits)})
+_NO_LIMIT = 2**31
+_UNLIMITED = Limits(**{item.name: _NO_LIMIT for item in dataclasses.fields(Limits)})
 
 
 def custom_generate(decode: Decode) -> Callable[..., Any]:
-    """What to give `model.generate` as ``custom_generate`` to have it decode with a strategy.
+    """The callable to pass to `model.generate` as ``custom_generate`` to decode with a strategy.
 
-    ``beam_streamer`` hears the leading text while it is written: see `engine.interop.streamer`.
+    ``beam_streamer`` receives the leading text while it is written: see `engine.interop.streamer`.
     """
     found = registration(decode)
     further = [name for name in found.own_settings if name not in _CONFIG]
@@ -67,19 +66,20 @@ def custom_generate(decode: Decode) -> Callable[..., Any]:
         own = {name: model_kwargs.pop(name, None) for name in further}
         params = _params(found, generation_config, own)
         prepared = Prepared(list(logits_processor), list(stopping_criteria), generation_config)
-        # Every prompt comes as often as there are beams.
+        # transformers repeats every prompt once per beam.
         copies = max(generation_config.num_beams, generation_config.num_return_sequences)
         prompts = _prompts(input_ids[::copies], model_kwargs, copies)
         if len(prompts) > 1:
             _check_batch(prepared, beam_streamer)
-        backends = Backends(model, positions=_MUCH)
+        backends = Backends(model, positions=_NO_LIMIT)
         traces = []
         for prompt in prompts:
             run = _run(model, backends, prompt, prepared)
             traces.append(_decode(run, lambda run: found.decode(run, params), beam_streamer))
         return _output(model, input_ids[::copies], generation_config, traces, run.pad)
 
-    # transformers hands on what a callable declares, here the settings no GenerationConfig has.
+    # transformers passes on the arguments that a callable declares: the settings that are not in
+    # GenerationConfig.
     signature = inspect.signature(generate)
     *usual, rest = signature.parameters.values()
     declared = [
@@ -90,7 +90,7 @@ def custom_generate(decode: Decode) -> Callable[..., Any]:
 
 
 def _params(found: Strategy, config: GenerationConfig, own: Mapping[str, Any]) -> Any:
-    """The strategy's settings, from the config and from what was given beside it."""
+    """The strategy's settings, from the config and from the arguments."""
     for name, value in found.fixed.items():
         if getattr(config, name, value) != value:
             given = getattr(config, name)
@@ -105,7 +105,7 @@ def _params(found: Strategy, config: GenerationConfig, own: Mapping[str, Any]) -
 
 
 def _prompts(ids: Tensor, model_kwargs: Mapping[str, Any], copies: int) -> list[Prompt]:
-    """The prompts of a call; padding is kept for those who count tokens, not for the model."""
+    """The prompts of a call. Padding is kept for processors that count tokens."""
     encoded = model_kwargs.get("encoder_outputs")
     mask = model_kwargs.get("attention_mask")
     mask = None if mask is None else mask[::copies]
@@ -129,17 +129,17 @@ def _check_batch(prepared: Prepared, streamer: BaseStreamer | None) -> None:
             name = type(processor).__name__
             raise ValueError(f"{name} works on one prompt at a time here; call generate for each")
     if streamer is not None:
-        raise ValueError("beam_streamer hears one text; call generate for each prompt")
+        raise ValueError("beam_streamer streams one text; call generate for each prompt")
 
 
 def _run(model: PreTrainedModel, backends: Backends, prompt: Prompt, prepared: Prepared) -> Run:
     longest = prepared.config.max_length
     assert longest is not None, "generate has set it"
-    nameless = Model(type(model).__name__, model, cast(Any, None))  # nobody asks for words
-    header = TraceHeader("", {}, 0, nameless.name, "", ())
+    wrapped = Model(type(model).__name__, model, cast(Any, None))  # no text is decoded here
+    header = TraceHeader("", {}, 0, wrapped.name, "", ())
     recorder = Recorder(header, IdDecoder(), at_start=False)
-    source = Source(nameless, backends.whole(longest), prompt)
-    # Draws come from torch's own generator, as they do in `generate`.
+    source = Source(wrapped, backends.whole(longest), prompt)
+    # Draws use torch's global generator, as `generate` does.
     generator = default_generator(model.device)
     return Run(source, prepared, recorder, IdDecoder(), generator, lambda: 0)
 
@@ -148,7 +148,7 @@ def _decode(run: Run, decode: Callable[[Run], Any], streamer: BaseStreamer | Non
     lead = LeadingText(streamer) if streamer is not None else None
     for update in stream([(run, decode)], cancelled=lambda: False):
         if lead is not None:
-            lead.hear(run.recorder.texts())
+            lead.update(run.recorder.texts())
         if update.trace is not None:
             trace = update.trace
     if trace.error is not None:
@@ -165,7 +165,7 @@ def _output(
     traces: Sequence[Trace],
     pad: int,
 ) -> Any:
-    """The sequences, prompts in front, in the shape `generate` gives them."""
+    """Prompts and new tokens in the form that `generate` returns."""
     rows = [
         torch.cat([prompt, prompt.new_tensor(sequence.token_ids)])
         for prompt, trace in zip(prompts, traces, strict=True)
@@ -178,5 +178,5 @@ def _output(
     kind = "EncoderDecoder" if model.config.is_encoder_decoder else "DecoderOnly"
     if None in scores:
         return getattr(utils, f"Generate{kind}Output")(sequences=sequences)
-    told = torch.tensor(scores, device=prompts.device)
-    return getattr(utils, f"GenerateBeam{kind}Output")(sequences=sequences, sequences_scores=told)
+    values = torch.tensor(scores, device=prompts.device)
+    return getattr(utils, f"GenerateBeam{kind}Output")(sequences=sequences, sequences_scores=values)

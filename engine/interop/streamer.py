@@ -1,9 +1,8 @@
-"""A text that is still being changed, told to a streamer while it is written.
+"""Streams the leading text of a search that may still revise it.
 
-Beams change their minds: what leads now may be overtaken. A streamer with a method
-``revise(kept, tokens)`` hears of every change: the first ``kept`` tokens stand, ``tokens`` follow.
-Any other streamer hears a token once every beam has it, so that nothing is ever taken back. Knows
-transformers' streamers. Refuses to know beams.
+The leading beam may be overtaken by another. A streamer with a method ``revise(kept, tokens)`` gets
+every change: the first ``kept`` tokens stay, ``tokens`` follow. Any other streamer gets a token
+once all beams share it, so that nothing is ever taken back.
 """
 
 from __future__ import annotations
@@ -17,37 +16,37 @@ from transformers.generation.streamers import BaseStreamer
 
 
 class LeadingText:
-    """What one streamer has heard."""
+    """Sends the leading text to one streamer."""
 
     def __init__(self, streamer: BaseStreamer) -> None:
         self._streamer: Any = streamer  # transformers' streamers have no types
-        self._heard: list[int] = []
+        self._sent: list[int] = []
 
-    def hear(self, texts: Sequence[Sequence[int]]) -> None:
-        """Tell what is new; ``texts`` are the running ones, the leading one first."""
+    def update(self, texts: Sequence[Sequence[int]]) -> None:
+        """Send what is new; ``texts`` are the running beams, the leading one first."""
         if hasattr(self._streamer, "revise"):
             self._revise(list(texts[0]) if texts else [])
         else:
             self._put(_common(texts))
 
     def end(self, text: list[int]) -> None:
-        """Tell the rest of the text that won."""
-        self.hear([text])
+        """Send the rest of the final text."""
+        self.update([text])
         self._streamer.end()
 
     def _revise(self, text: list[int]) -> None:
-        kept = len(_common([self._heard, text]))
-        if kept < max(len(text), len(self._heard)):
+        kept = len(_common([self._sent, text]))
+        if kept < max(len(text), len(self._sent)):
             self._streamer.revise(kept, text[kept:])
-            self._heard = text
+            self._sent = text
 
     def _put(self, text: list[int]) -> None:
-        if new := text[len(self._heard) :]:
+        if new := text[len(self._sent) :]:
             self._streamer.put(torch.tensor(new))
-            self._heard = text
+            self._sent = text
 
 
 def _common(texts: Sequence[Sequence[int]]) -> list[int]:
-    """What all texts begin with."""
+    """The common prefix of all texts."""
     columns = zip(*texts, strict=False)
     return [column[0] for column in takewhile(lambda column: len(set(column)) == 1, columns)]

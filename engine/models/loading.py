@@ -1,15 +1,13 @@
 """Loads a language model by name: an embedded one, a local folder or GGUF file, a Hub repository.
 
-Knows devices, dtypes, memory, and what a failure means. Refuses code from repositories and pickled
-weights, which can run whatever their author wrote. Knows nothing of decoding.
+Refuses code from repositories and pickled weights: both can run whatever their author wrote.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,10 +17,9 @@ import transformers
 from huggingface_hub import errors as hub
 from transformers import PreTrainedModel
 
-from engine.accel import grouped_attention, packed_linear
 from engine.errors import PlaygroundError, did_you_mean
-from engine.garbage import uncollected
 from engine.models import embedded, trained
+from engine.models.memory import free_memory
 from engine.models.model import Model
 from engine.models.smollm2 import SMOLLM2
 from engine.models.stories15m import STORIES15M
@@ -34,9 +31,7 @@ EMBEDDED: dict[str, Callable[..., Path]] = {
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
-_ROOM = 2**30  # bytes that packed weights may take where nothing tells how much is free
-
-# What transformers says, and what that means here.
+# Parts of transformers' messages, and what they mean.
 _MEANINGS = {
     "trust_remote_code": "it needs code from its own repository, which is never run here",
     "cannot be loaded with `safetensors`": "its weights are pickled, and those can run code",
@@ -55,13 +50,13 @@ class _Source(NamedTuple):
 class _Target(NamedTuple):
     device: torch.device
     dtype: torch.dtype
-    may_spread: bool  # over several devices: only where nobody asked for a certain one
+    may_spread: bool  # over several devices: only if no device was given
 
 
 def load(
     name: str = DEFAULT, *, device: str | None = None, dtype: str | torch.dtype | None = None
 ) -> Model:
-    """Load a model on the best device there is, or on the one given, ready to generate."""
+    """Load a model on the best device of this machine, or on the one given, ready to generate."""
     if name in trained.draft_names():
         return trained.draft(load(trained.target_of_draft(name), device=device, dtype=dtype))
     target, source = _target(device, dtype), _find(name)
@@ -70,7 +65,7 @@ def load(
     except PlaygroundError as error:
         if name not in EMBEDDED or error.__cause__ is None:
             raise
-    # The files have the right sizes and cannot be read: compare contents, build anew what differs.
+    # The files have the right sizes but cannot be read: compare contents, rebuild what differs.
     return _read(_Source(name, str(EMBEDDED[name](thorough=True))), target)
 
 
@@ -84,9 +79,9 @@ def _find(name: str) -> _Source:
         return _Source(name, str(path.parent), path.name)
     if not name or name.startswith((".", "~", os.sep)):
         raise _unknown(name, "there is no such folder")
-    if "/" not in name and did_you_mean(name, EMBEDDED):  # do not wait for the Hub to deny it
+    if "/" not in name and did_you_mean(name, EMBEDDED):  # do not wait for the Hub
         raise _unknown(name, "there is no such embedded model")
-    # Else transformers would ask a public service to convert a pickled repository, in public.
+    # Otherwise transformers asks a public service to convert a pickled repository, in public.
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     return _Source(name, name)
 
@@ -103,7 +98,7 @@ def _unknown(name: str, why: str) -> PlaygroundError:
 
 
 def _gguf_in(folder: Path) -> str | None:
-    """Return the GGUF file where that is what the folder holds; refuse a folder without weights."""
+    """The folder's GGUF file if it has no safetensors; a folder without weights is refused."""
     if any(folder.glob("*.safetensors")):
         return None
     files = sorted(path.name for path in folder.glob("*.gguf"))
@@ -116,20 +111,14 @@ def _gguf_in(folder: Path) -> str | None:
 
 def _read(source: _Source, target: _Target) -> Model:
     options = {"trust_remote_code": False, "gguf_file": source.gguf}
-    logging: Any = transformers.logging  # its functions carry no annotations
-    with ExitStack() as stack:
-        if Path(source.where).is_dir() and logging.is_progress_bar_enabled():
-            logging.disable_progress_bar()  # a bar is for a download
-            stack.callback(logging.enable_progress_bar)
-        stack.enter_context(uncollected())  # a model that goes must be collected, though
-        try:
-            config = transformers.AutoConfig.from_pretrained(source.where, **options)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
-            return Model(source.name, _read_weights(source, target, config, options), tokenizer)
-        except PlaygroundError:
-            raise
-        except Exception as error:  # a foreign checkpoint can make the libraries raise anything
-            raise _explained(source, error) from error
+    try:
+        config = transformers.AutoConfig.from_pretrained(source.where, **options)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
+        return Model(source.name, _read_weights(source, target, config, options), tokenizer)
+    except PlaygroundError:
+        raise
+    except Exception as error:  # a checkpoint can make the libraries raise anything
+        raise _explained(source, error) from error
 
 
 def _read_weights(
@@ -140,35 +129,24 @@ def _read_weights(
         auto = transformers.AutoModelForSeq2SeqLM
     needed = _weight_bytes(auto, config, target.dtype)
     device_map = _device_map(source, target, needed)
-    # GGUF as dense weights: its blocks are known to transformers' own layers only.
+    # GGUF as dense weights: only transformers' own layers know its blocks.
     dense = {"quantization_config": transformers.GgufConfig(dequantize=True)}
     options |= dense if source.gguf else {"use_safetensors": True}
     options |= {"config": config, "dtype": target.dtype, "device_map": device_map}
     try:
         module, info = auto.from_pretrained(source.where, output_loading_info=True, **options)
         if missing := sorted(info["missing_keys"]):
-            lack = f"{len(missing)} of the weights of {source.name!r} are not there"
+            lack = f"{len(missing)} weights of {source.name!r} are missing"
             raise PlaygroundError(f"{lack} (first {missing[0]}): they would be random numbers")
         ready: PreTrainedModel = module if device_map else module.to(target.device)
         ready.requires_grad_(False)  # `from_pretrained` has called `eval` already
-        if target.device.type == "cpu":
-            _quicken(ready, needed)
         return ready
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise _too_big(source, target, needed) from error
 
 
-def _quicken(module: PreTrainedModel, needed: int) -> None:
-    """Have a CPU do as little as it can; weights are packed where there is room for them twice."""
-    grouped_attention.group(module)
-    free = _free(module.device)
-    room = _ROOM if free is None else free // 2
-    if needed <= room and packed_linear.packable(module):
-        packed_linear.pack(module)
-
-
 def _weight_bytes(auto: Any, config: Any, dtype: torch.dtype) -> int:
-    """Count what the weights will take, without making them; 0 where only loading can tell."""
+    """The size of the weights, computed without allocating them; 0 where only loading tells."""
     if getattr(config, "quantization_config", None):
         return 0
     with torch.device("meta"):
@@ -177,40 +155,25 @@ def _weight_bytes(auto: Any, config: Any, dtype: torch.dtype) -> int:
 
 
 def _device_map(source: _Source, target: _Target, needed: int) -> str | None:
-    """Return "auto" for a model that one GPU cannot hold but the machine can, else None."""
-    free = _free(target.device)
+    """ "auto" for a model that one GPU cannot hold but the machine can, else None."""
+    free = free_memory(target.device)
     if free is None or needed <= free:
         return None
-    everywhere = sum(_free(torch.device(name)) or 0 for name in _devices())
+    everywhere = sum(free_memory(torch.device(name)) or 0 for name in _devices())
     if target.may_spread and target.device.type == "cuda" and needed <= everywhere:
         return "auto"
     raise _too_big(source, target, needed)
 
 
 def _too_big(source: _Source, target: _Target, needed: int) -> PlaygroundError:
-    free = _free(target.device)
+    free = free_memory(target.device)
     has = "less" if free is None else f"{free / 2**30:.1f} GiB"
     need = f"its weights need {needed / 2**30:.1f} GiB as {target.dtype}"
     return PlaygroundError(f"{source.name!r} does not fit: {need}, {target.device} has {has} free")
 
 
-def _free(device: torch.device) -> int | None:
-    """Return the bytes that can still be had on a device, or None where nothing tells."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    try:
-        psutil = importlib.import_module("psutil")  # comes with accelerate, which is optional
-    except ImportError:
-        return None
-    free = int(psutil.virtual_memory().available)
-    with suppress(OSError, ValueError):  # a container may allow less than the machine has
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        free = min(free, limit - int(psutil.Process().memory_info().rss))
-    return free
-
-
 def _devices() -> list[str]:
-    """Name the devices of this machine, the best one first."""
+    """The devices of this machine, the best one first."""
     gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
     return [*gpus, *(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
 
@@ -231,7 +194,7 @@ def _target(device: str | None, dtype: str | torch.dtype | None) -> _Target:
 
 
 def _explained(source: _Source, error: BaseException) -> PlaygroundError:
-    """Say what a failure means; what the Hub had to say lies under other exceptions."""
+    """A message for a failure; the Hub's own errors are causes of other exceptions."""
     name, cause = source.name, None if Path(source.where).is_dir() else error
     while cause is not None:
         if isinstance(cause, hub.GatedRepoError):

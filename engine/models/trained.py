@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
-from engine.accel import packed_linear
+from engine.accel.packed_linear import layout_for, pack
 from engine.drafting.exits import Exit, Leaving
 from engine.drafting.heads import Heads
 from engine.errors import PlaygroundError
@@ -180,7 +180,7 @@ def _draft(target: Model, name: str) -> Model:
     module.eval().requires_grad_(False)
     module.generation_config = copy.deepcopy(theirs.generation_config)
     module.generation_config.update(**DRAFT_DEFAULTS)
-    packed_linear.pack(module, like=target.module, rough=True)
+    _pack(module, target)
     return Model(f"{name}-draft", module, target.tokenizer)
 
 
@@ -192,7 +192,7 @@ def _heads_of(target: Model, name: str) -> Heads:
     made = Heads(embedding, _output(target), kept, **about)
     made.load_state_dict(tensors)
     made.to(target.device, target.module.dtype).eval().requires_grad_(False)
-    packed_linear.pack(made, like=target.module, rough=True)
+    _pack(made, target)
     return made
 
 
@@ -207,8 +207,15 @@ def _exits_of(target: Model, name: str) -> dict[int, Leaving]:
     made.load_state_dict(tensors)
     made.to(target.device, theirs.dtype)
     both = nn.ModuleList([made, head]).eval().requires_grad_(False)
-    packed_linear.pack(both, like=theirs, rough=True)
+    _pack(both, target)
     return {count: Leaving(each, head) for count, each in zip(layers, made.values(), strict=True)}
+
+
+def _pack(module: nn.Module, target: Model) -> None:
+    """Pack the weights of one of these modules if that pays for the model they were trained for."""
+    layout, _ = layout_for(target.module)
+    if layout is not None:
+        pack(module, layout, int8=True)
 
 
 def _output(target: Model) -> Tensor:

@@ -1,8 +1,4 @@
-"""What the engine asks of a model, whichever way the model is run.
-
-Knows the contract of a backend and how logits are read: log-probabilities, entropy, the most
-probable tokens. Refuses to know caches and masks: those are the backends' own.
-"""
+"""The interface of a backend, and the outputs of a model: logits and what is computed from them."""
 
 from __future__ import annotations
 
@@ -19,12 +15,12 @@ from torch.nn.functional import pad
 from engine.accel.host_future import HostFuture
 from engine.trie.cell import Cell
 
-BLOCK = 128  # tokens looked at together when the most probable ones are sought
-TOP = 10  # how many candidates a distribution remembers, before and after the processors
+BLOCK = 128  # tokens of a block in the search for the most probable ones
+TOP = 10  # most probable tokens recorded of a distribution, before and after the processors
 
 
 class Best(NamedTuple):
-    """What the host is told of several places: the most probable tokens, most probable first."""
+    """The statistics of several rows on the host: the most probable tokens come first."""
 
     tokens: list[list[int]]
     log_probs: list[list[float]]
@@ -33,13 +29,13 @@ class Best(NamedTuple):
 
     @staticmethod
     def of(told: Tensor) -> Best:
-        """Taken apart: (places, 2, TOP + 1) tokens and log-probabilities, behind them both
-        entropies. float64 holds all of them."""
+        """Unpack (rows, 2, TOP + 1): tokens and log-probabilities, then entropy and varentropy.
+        float64 holds token ids exactly."""
         entropy, varentropy = told[:, :, -1].T.tolist()
         return Best(told[:, 0, :-1].long().tolist(), told[:, 1, :-1].tolist(), entropy, varentropy)
 
     def rows(self, at: Sequence[int]) -> Best:
-        """The same of some of the places."""
+        """The statistics of some of the rows."""
         return Best(
             [self.tokens[row] for row in at],
             [self.log_probs[row] for row in at],
@@ -50,9 +46,9 @@ class Best(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What the model said at several places, and what every trace needs to know of it.
+    """The model's output at several cells, with the statistics that every trace records.
 
-    Computed on the model's device as part of the forward pass, without a word to the host.
+    Computed on the model's device as part of the forward pass; nothing is copied to the host.
     """
 
     logits: Tensor  # (places, vocab) float32
@@ -65,9 +61,9 @@ class Reading:
 
     @staticmethod
     def of(logits: Tensor, hidden: Tensor | None = None, width: int | None = None) -> Reading:
-        """Read rows of logits, (places, vocab), cut or filled up to ``width`` tokens.
+        """Compute the statistics of logits, (rows, vocab), cut or padded to ``width`` tokens.
 
-        An early exit has no hidden states to tell of.
+        An early exit has no hidden states.
         """
         logits = logits.float()
         if width is not None and width != logits.shape[-1]:
@@ -81,20 +77,20 @@ class Reading:
 
     @cached_property
     def asked(self) -> HostFuture:
-        """What the host is told, asked for once by all who want to know."""
+        """The copy of the statistics to the host, started once."""
         return HostFuture(self.told)
 
     @cached_property
     def best(self) -> Best:
-        """That, when it has come."""
+        """The statistics on the host; waits for the copy."""
         return Best.of(self.asked.result())
 
     def rows(self, at: Tensor) -> Reading:
-        """What was said at some of the places."""
+        """The output at some of the rows."""
         return Reading(*(part[at] for part in self._parts()))
 
     def copy(self) -> Reading:
-        """The same in memory of its own."""
+        """A copy."""
         return Reading(*(part.clone() for part in self._parts()))
 
     def _parts(self) -> list[Tensor]:
@@ -106,19 +102,19 @@ _PARTS = [part.name for part in fields(Reading)]
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """One row of a reading. Whoever holds it keeps the whole reading alive, so hold it briefly."""
+    """The model's output at one cell: a row of a reading, which it keeps alive."""
 
     reading: Reading
     row: int
 
 
 class Unnamed:
-    """Cells that a device evaluates before the host knows what they are.
+    """Cells that a device evaluates before the host knows their tokens.
 
-    The positions of those that nobody names go back when this does.
+    Slots of cells that are never named are released with this object.
     """
 
-    reading: Reading  # what the model says after each, once it was asked
+    reading: Reading  # the output at each, once they are evaluated
 
     def __init__(self, slots: Sequence[int], released: deque[int]) -> None:
         self.slots = slots
@@ -126,20 +122,20 @@ class Unnamed:
         self._released = released
 
     def name(self, row: int, parent: Cell, token: int) -> tuple[Cell, Place]:
-        """The cell of a row, now that it is known."""
-        return parent.bear(token, self._left.pop(row)), Place(self.reading, row)
+        """The cell of a row, now that its token is known."""
+        return parent.add_evaluated_child(token, self._left.pop(row)), Place(self.reading, row)
 
     def __del__(self) -> None:
         self._released.extend(self._left.values())
 
 
 def gather(places: Sequence[Place]) -> Reading:
-    """The reading at each of the places, in order."""
+    """One reading of several outputs, in order."""
     return Reading(*parts(places, *_PARTS))
 
 
 def parts(places: Sequence[Place], *names: str) -> list[Tensor]:
-    """Some parts of that reading: to take each one takes a while, and who decides needs few."""
+    """Some tensors of that reading: gathering all of them takes longer."""
     first = places[0].reading
     if all(place.reading is first for place in places):
         at = index([place.row for place in places])
@@ -152,15 +148,14 @@ def parts(places: Sequence[Place], *names: str) -> list[Tensor]:
 
 
 def index(rows: list[int]) -> Any:
-    """What finds some rows of a tensor: where they lie one after the other, there is nothing to
-    copy."""
+    """An index for some rows of a tensor: for adjacent rows a slice, which copies nothing."""
     start, end = rows[0], rows[0] + len(rows)
     return slice(start, end) if rows == list(range(start, end)) else rows
 
 
 def after_layers(hidden: Tensor, layers: Sequence[int]) -> Tensor:
-    """Of hidden states, (places, 1 + layers, width), those after some layers; -1 is the last."""
-    # One by one: a GPU would have to be sent a list of them.
+    """The hidden states after some layers, of (rows, 1 + layers, width); -1 is the last layer."""
+    # One by one: an index list would have to be copied to the GPU.
     return torch.stack([hidden[:, layer] for layer in layers], dim=1)
 
 
@@ -169,7 +164,7 @@ def most(scores: Tensor, count: int = TOP) -> Tensor:
     rows, size = scores.shape
     if size % BLOCK or size < count * BLOCK:
         return scores.topk(min(count, size), dim=-1).indices
-    # They are in the blocks with the highest maxima: several times faster than a whole row's topk.
+    # They are in the blocks with the highest maxima: several times faster than topk of a row.
     blocks = scores.view(rows, size // BLOCK, BLOCK)
     best = blocks.amax(-1).topk(count, dim=-1).indices  # (rows, count)
     inside = blocks.gather(1, best[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
@@ -185,7 +180,7 @@ def highest(scores: Tensor, count: int) -> Tensor:
 
 def entropy(log_probs: Tensor) -> Tensor:
     """Entropy in nats of rows of log-probabilities; cut tokens (-inf) count as 0."""
-    # For a cut token p log p is 0 times infinity, not a number, and left out of the sum.
+    # For a cut token p log p is 0 times infinity, which is NaN and left out of the sum.
     return -_probs(log_probs).mul_(log_probs).nansum(-1)
 
 
@@ -193,12 +188,12 @@ def entropy_and_variance(log_probs: Tensor) -> tuple[Tensor, Tensor]:
     """Entropy in nats of rows of log-probabilities, and the variance of their surprisal."""
     probs = _probs(log_probs)
     mean = -(probs * log_probs).nansum(-1)
-    # Around the mean: the difference of two squares would lose what a sure model has of it.
+    # Around the mean: a difference of squares would cancel where the model is confident.
     return mean, (log_probs + mean[..., None]).square_().mul_(probs).nansum(-1)
 
 
 def _probs(log_probs: Tensor) -> Tensor:
-    # Not `exp`, which takes a CPU forty times as long where almost nothing is left of a number.
+    # Not `exp`, which takes a CPU forty times as long for results that are denormal.
     return log_probs.softmax(-1)
 
 
@@ -209,14 +204,14 @@ class Backend(Protocol):
         """The top of the trie for prompts under ``context`` (None for decoder-only models)."""
 
     def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
-        """What the model says after each cell; ancestors are evaluated first where missing."""
+        """The model's output after each cell; missing ancestors are evaluated first."""
 
     def states(self, cell: Cell) -> Tensor:
         """The last hidden state at every token down to an evaluated cell: (tokens, width)."""
 
     @property
     def used(self) -> int:
-        """Positions that living cells hold on to."""
+        """Slots of living cells."""
 
     def settle(self) -> None:
-        """Give back what is not needed, now that a comparison has ended."""
+        """Release memory at the end of a comparison."""

@@ -1,7 +1,4 @@
-"""A model's first layers as a model of their own, for drafts: the weights and the cache are shared.
-
-Knows how transformers' decoders keep their layers. Refuses to know what is drafted.
-"""
+"""A model's first layers as a model of their own, for drafts; weights and cache are shared."""
 
 from __future__ import annotations
 
@@ -35,11 +32,11 @@ class EarlyExit:
 
     @property
     def used(self) -> int:
-        """The whole model's: both read and write the same positions."""
+        """The whole model's: both use the same slots."""
         return self._backend.used
 
     def settle(self) -> None:
-        """The whole model's reader sees to that."""
+        """Nothing to release: the slots are the whole model's."""
 
     def top(self, context: Any) -> Cell:
         """The whole model's."""
@@ -50,18 +47,16 @@ class EarlyExit:
         return self._backend.states(cell)
 
     def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
-        """What the first layers would say after each cell."""
+        """The output of the first layers after each cell."""
         return self._backend.evaluate(cells, early=self._early)
 
 
 def first_layers(
     model: PreTrainedModel, layers: int, leaving: Leaving | None = None
 ) -> PreTrainedModel:
-    """A view of the model that leaves out the layers above: its norm and its head follow at once,
-    or what was trained to follow them.
+    """A view of the model without the later layers: its norm and head follow, or a trained exit.
 
-    Nothing is copied but the modules on the way to the list of layers, so that the model itself
-    can be used at the same time.
+    Only the modules that contain the list of layers are copied.
     """
     decoder = model.base_model
     total = model.config.get_text_config(decoder=True).num_hidden_layers
@@ -72,7 +67,7 @@ def first_layers(
     }
     if model.config.is_encoder_decoder or len(lists) != 1:
         raise PlaygroundError(
-            f"assistant_early_exit: {type(model).__name__} cannot be left after some of its layers"
+            f"assistant_early_exit: {type(model).__name__} cannot exit after some of its layers"
         )
     if not 0 < layers < total:
         raise PlaygroundError(
@@ -90,7 +85,7 @@ def first_layers(
 
 
 def _with(module: Any, name: str, child: nn.Module) -> Any:
-    """A copy of a module, its weights shared, with another child in one place."""
+    """A copy of a module that shares its weights, with one child replaced."""
     twin = copy.copy(module)
     twin._modules = {**module._modules, name: child}
     return twin

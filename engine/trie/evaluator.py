@@ -1,8 +1,7 @@
-"""What a model says after any cell, whoever asks: callers share passes, and prompts stay read.
+"""Evaluates cells on one backend for several callers, each on a thread of its own.
 
-Knows one backend and what somebody still holds of its answers. Several callers, each on a thread of
-its own, share passes: whoever comes first evaluates for all whose turn it is. Refuses to know runs
-and strategies.
+Callers share forward passes: the first to get the lock evaluates for all that wait. The last
+prompts stay evaluated.
 """
 
 from __future__ import annotations
@@ -22,29 +21,28 @@ from engine.trie.backend import Backend, Place
 from engine.trie.batching import Job, PassBatching
 from engine.trie.cell import Cell
 
-PROMPTS = 4  # prompts kept evaluated: changing a setting does not read them again
-_LOOK = 0.02  # seconds after which somebody who waits for the lock looks whether he was served
-PIECE = 96  # tokens of a prompt that are read in one pass where others wait for theirs
+PROMPTS = 4  # prompts kept evaluated: a comparison with other settings does not evaluate them again
+PIECE = 96  # tokens of a prompt evaluated in one pass while other callers wait
+_RECHECK = 0.02  # seconds after which waiters re-check whether their job is done
 
 
 class Evaluator:
-    """One model's readings. Readers whose backends share a cache share a lock as well."""
+    """One model's outputs. Evaluators whose backends share a cache share a lock as well."""
 
     def __init__(self, backend: Backend, lock: threading.Lock | None = None) -> None:
         self.backend = backend
         self.lock = lock or threading.Lock()
-        self.statistics = BatchedStatistics()  # of what this model says
+        self.statistics = BatchedStatistics()
         self.graph_calls = GraphCalls()
         self.batching = PassBatching()
         self._prompts: OrderedDict[tuple[tuple[int, ...], ...], Prompt] = OrderedDict()
-        # A cell asked for again while somebody still holds what the model said there.
+        # The outputs that are still referred to: requesting them again takes no pass.
         self._known: WeakKeyDictionary[Cell, ref[Place]] = WeakKeyDictionary()
 
     def prompt(
         self, ids: Sequence[int], prefix: Sequence[int], read: Callable[[], Prompt]
     ) -> Prompt:
-        """The prompt of these tokens with this prefix, as it was read the last time if it was not
-        long ago."""
+        """The prompt of these tokens with this prefix: a recent one, or a new one from ``read``."""
         key = (tuple(ids), tuple(prefix))
         prompt = self._prompts.pop(key, None) or read()
         self._prompts[key] = prompt
@@ -53,7 +51,7 @@ class Evaluator:
         return prompt
 
     def begin(self, prompt: Prompt) -> int:
-        """Evaluate the prompt, unless it is; gives how many tokens that took."""
+        """Evaluate the prompt if it is not; returns how many tokens were evaluated."""
         if prompt.root is not None:
             return 0
         top = self.backend.top(prompt.context)
@@ -63,12 +61,12 @@ class Evaluator:
                 held = self.evaluate([top.descend(prompt.start[:end])])
         cell = top.descend(prompt.start)
         prompt.root = (cell, self.evaluate([cell])[cell])
-        del held  # a piece that nobody holds would have to be read again
+        del held  # until here: a piece that is freed would have to be evaluated again
         return len(prompt.start)
 
     def settle(self) -> None:
-        """Have the backend give back what it does not need, now that a comparison has ended; but
-        where somebody uses it just now, there will be another time."""
+        """Let the backend release memory at the end of a comparison, unless another caller is using
+        it."""
         if self.lock.acquire(blocking=False):
             try:
                 self.backend.settle()
@@ -76,7 +74,7 @@ class Evaluator:
                 self.lock.release()
 
     def know(self, places: Mapping[Cell, Place]) -> None:
-        """Learn what the model says after some cells, from somebody who had them evaluated."""
+        """Store outputs that were computed elsewhere."""
         with self.lock:
             self._known.update({cell: ref(place) for cell, place in places.items()})
 
@@ -86,13 +84,13 @@ class Evaluator:
             return self.backend.states(cell)
 
     def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
-        """What the model says after each cell; waits are joined with those of other callers."""
+        """The model's output after each cell, in passes shared with other callers."""
         job = Job(list(dict.fromkeys(cells)))
         self.batching.join(job)
         while not job.done:
-            # Who was served must not wait for the lock: somebody else may have it again already.
+            # A done job must not wait for the lock: another caller may hold it again already.
             self.batching.wait(job)
-            if not job.done and self.lock.acquire(timeout=_LOOK):
+            if not job.done and self.lock.acquire(timeout=_RECHECK):
                 try:
                     if not job.done:
                         self._pass()
@@ -103,7 +101,7 @@ class Evaluator:
             try:
                 raise error
             finally:
-                del error  # its traceback holds this frame: a cycle would keep the cells alive
+                del error  # its traceback refers to this frame: a cycle would keep cells alive
         return job.places
 
     def _pass(self) -> None:
@@ -113,7 +111,7 @@ class Evaluator:
             self.batching.end()
 
     def _serve(self, parts: Sequence[tuple[Job, Sequence[Cell]]]) -> None:
-        """Evaluate for several callers at once; one that asks too much fails alone."""
+        """Evaluate for several callers at once; one whose request is too large fails alone."""
         try:
             places = self._look_up([cell for _, cells in parts for cell in cells])
         except Exception as error:
@@ -128,7 +126,7 @@ class Evaluator:
             job.cells = job.cells[len(cells) :]
 
     def _look_up(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
-        """What somebody still holds, and from the backend what nobody does."""
+        """Outputs that are still referred to, and new ones from the backend."""
         held = {cell: self._known.get(cell) for cell in cells}
         places = {cell: place for cell, known in held.items() if known and (place := known())}
         missing = [cell for cell in held if cell not in places]
@@ -142,5 +140,5 @@ class Evaluator:
         try:
             return self.backend.evaluate(cells)
         except PlaygroundError:
-            self._prompts.clear()  # their room may be what is missing
+            self._prompts.clear()  # their slots may be what is missing
             return self.backend.evaluate(cells)

@@ -1,7 +1,7 @@
-"""The plain backend: every path is run through the model from its first token, without a cache.
+"""The plain backend: runs every path through the model from its first token, without a cache.
 
-For models that cannot take arbitrary masks: encoder-decoders, recurrent ones, sliding windows
-shorter than the text. Slow for long texts and always right. Strategies cannot tell the difference.
+For models that cannot take arbitrary masks: encoder-decoders, recurrent models, attention windows
+shorter than the text. Slow for long texts, and always right.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BATCH = 32  # most paths in one forward pass
 
 
 class Plain:
-    """Runs whole paths, those of one length and one prompt together."""
+    """Runs whole paths; those of one length and one context share a pass."""
 
     def __init__(self, model: PreTrainedModel, vocabulary: int | None = None) -> None:
         self._model = model
@@ -30,29 +30,29 @@ class Plain:
 
     @property
     def used(self) -> int:
-        """Nothing is kept between calls."""
+        """No slots: nothing is kept between calls."""
         return 0
 
     def settle(self) -> None:
-        """Likewise."""
+        """Nothing to release."""
 
     def top(self, context: Any) -> Cell:
         """A trie of its own for every context."""
         return top(context)
 
     def states(self, cell: Cell) -> Tensor:
-        """The last hidden state at every token down to a cell, run anew: (tokens, width)."""
+        """The last hidden state at every token down to a cell, computed again: (tokens, width)."""
         hidden = self._run(self._model, [cell])[1]
         return hidden[0, :, -1]
 
     def evaluate(
         self, cells: Sequence[Cell], early: PreTrainedModel | None = None
     ) -> dict[Cell, Place]:
-        """What the model, or its own first layers, say after each cell.
+        """The output of the model, or of its own first layers, after each cell.
 
-        Cells on the way to others are read off the same rows.
+        A cell above another one shares its row.
         """
-        tips: dict[Cell, list[Cell]] = {}  # the end of a row, and what is read off it
+        tips: dict[Cell, list[Cell]] = {}  # the last cell of a row, and the cells wanted of the row
         for cell in sorted(dict.fromkeys(cells), key=lambda cell: -cell.depth):
             above = (tip for tip in tips if cell in tip.ancestry())
             tips.setdefault(next(above, cell), []).append(cell)
@@ -88,7 +88,7 @@ class Plain:
         return output.logits, torch.stack(states, 2) if whole else output.logits
 
     def _inputs(self, ids: Tensor, context: Encoded | None) -> dict[str, Any]:
-        """The paths as the model takes them: behind an encoder's output, or alone."""
+        """The model's arguments for the paths, with an encoder's output where there is one."""
         if context is None:
             return {"input_ids": ids}
         rows = ids.shape[0]

@@ -1,7 +1,4 @@
-"""Positions in a pool: which are taken, which come back, and how far up they reach.
-
-Knows numbers only. Refuses to know what is kept at a position.
-"""
+"""The slots of a pool: which are taken, which are free, and how far up they reach."""
 
 from __future__ import annotations
 
@@ -11,36 +8,36 @@ from collections.abc import Iterable
 
 from engine.errors import PlaygroundError
 
-NOBODY = 0  # the position padding writes to: it is never given out
-LATELY = 16  # comparisons whose room is kept for the next: to make it anew takes a while
+PADDING = 0  # the slot that padding writes to: it is never given out
+REMEMBERED = 16  # comparisons whose size the pool keeps: resizing takes a while
 
 
 class Slots:
-    """The positions of one pool. Low ones are given first: that keeps the visible part short."""
+    """The slots of one pool. Low ones are given out first: that keeps the visible part short."""
 
     def __init__(self, capacity: int, limit: int) -> None:
         self.capacity = capacity
-        self.released: deque[int] = deque()  # on any thread, at any time: appending is atomic
+        self.released: deque[int] = deque()  # by any thread, at any time: appending is atomic
         self._least, self._limit = capacity, limit
-        self._free = list(range(NOBODY + 1, capacity))  # a heap
+        self._free = list(range(PADDING + 1, capacity))  # a heap
         self._taken = bytearray(capacity)
-        self._highest = NOBODY
-        self._peak = NOBODY  # the highest that was taken in this comparison
-        self._peaks: deque[int] = deque(maxlen=LATELY)  # and in those before
+        self._highest = PADDING
+        self._peak = PADDING  # the highest slot taken in this comparison
+        self._peaks: deque[int] = deque(maxlen=REMEMBERED)  # and in those before it
 
     @property
     def used(self) -> int:
-        """How many are taken."""
+        """How many slots are taken."""
         self._collect()
         return self.capacity - 1 - len(self._free)
 
     @property
     def reach(self) -> int:
-        """How much of the pool is in use: up to the highest position taken."""
+        """How many slots there are up to the highest one taken."""
         return self._highest + 1
 
     def missing(self, count: int) -> int:
-        """How large the pool must get for ``count`` positions to be free; 0 where they are."""
+        """The capacity at which ``count`` slots are free; 0 if they are free now."""
         self._collect()
         needed = self.capacity + count - len(self._free)
         if needed <= self.capacity:
@@ -53,8 +50,8 @@ class Slots:
         return min(max(needed, 2 * self.capacity), self._limit)
 
     def spare(self) -> int:
-        """How small the pool may get now that a comparison has ended: none of the last few needed
-        more. 0 where it is not too large."""
+        """The capacity to shrink to at the end of a comparison: none of the last ones needed more.
+        0 if the pool is not too large."""
         self._collect()
         self._peaks.append(self._peak)
         self._peak = self._highest
@@ -64,7 +61,7 @@ class Slots:
         return wanted if wanted < self.capacity else 0
 
     def resize(self, capacity: int) -> None:
-        """Have more of them, or fewer, of which none is taken."""
+        """Add slots, or remove slots that are not taken."""
         self._free = [slot for slot in self._free if slot < capacity]
         self._free += range(self.capacity, capacity)
         heapq.heapify(self._free)
@@ -72,7 +69,7 @@ class Slots:
         self.capacity = capacity
 
     def take(self, count: int) -> list[int]:
-        """Give out positions that are free."""
+        """Give out free slots."""
         slots = [heapq.heappop(self._free) for _ in range(count)]
         for slot in slots:
             self._taken[slot] = True
@@ -81,7 +78,7 @@ class Slots:
         return slots
 
     def release(self, slots: Iterable[int]) -> None:
-        """Take some back, when there is time."""
+        """Take slots back; they are collected later."""
         self.released.extend(slots)
 
     def _collect(self) -> None:
@@ -89,5 +86,5 @@ class Slots:
             slot = self.released.popleft()
             self._taken[slot] = False
             heapq.heappush(self._free, slot)
-        while self._highest > NOBODY and not self._taken[self._highest]:
+        while self._highest > PADDING and not self._taken[self._highest]:
             self._highest -= 1

@@ -21,14 +21,16 @@ log = logging.getLogger(__name__)
 ATTENTION = {"full_attention", "sliding_attention"}
 UNLIMITED = sys.maxsize
 MINIMUM = 8  # tokens: a shorter limit is not worth a trie
-# How far apart the two backends may be, in standard deviations of the logits.
+# How far apart the logits of the two backends may be, in standard deviations.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 0.2, torch.float16: 0.1}
 
 
 def trie_length(model: PreTrainedModel) -> tuple[int, str | None]:
     """The longest text the trie backend can decode with this model, and why it is limited.
 
-    The length is 0 where the model must run on the plain backend.
+    The length is 0 where the model must run on the plain backend. ``model`` is a view that is not
+    accelerated: fused layers are checked one by one, and in half precision the rounding of a whole
+    model would differ too much.
     """
     length, reason = _declared_length(model)
     if length >= MINIMUM:
@@ -67,16 +69,14 @@ def _disagreement(model: PreTrainedModel) -> str | None:
     """Why two branches of one trie do not get the logits of the same texts run alone, if so."""
 
     def logits(backend: Backend) -> torch.Tensor:
-        beginning = backend.top(None).descend([3, 5, 4])
-        # Of one length: by themselves they are one pass then.
-        tips = [beginning.descend([2, 6]), beginning.descend([7, 2])]
+        start = backend.top(None).descend([3, 5, 4])
+        # Of one length: the plain backend needs one pass for both.
+        tips = [start.descend([2, 6]), start.descend([7, 2])]
         places = backend.evaluate(tips)
         return torch.stack([places[tip].reading.logits[places[tip].row] for tip in tips])
 
     try:
-        # Layers as they are: kernels of our own are checked layer by layer, and in half precision
-        # a whole model makes much of how they round.
-        pooled, plain = logits(Pool(model, positions=64, quick=False)), logits(Plain(model))
+        pooled, plain = logits(Pool(model, positions=64)), logits(Plain(model))
     except Exception as error:  # a model may refuse masks and caches it was not written for
         log.info("the trie backend fails on %s", type(model).__name__, exc_info=True)
         return f"the trie backend fails on it: {type(error).__name__}: {error}"

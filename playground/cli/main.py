@@ -10,6 +10,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+import transformers
+
 from engine.errors import PlaygroundError
 from playground.cli import calibrate, compare, config, detect, models, race, recipe, strategies
 
@@ -19,6 +21,8 @@ COMMANDS = (compare, strategies, models, detect, calibrate, race, recipe, config
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     options = _parser().parse_args(arguments)
+    # Its bars count weights, ours count tokens.
+    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers has no types here
     try:
         return int(options.command(options) or 0)
     except PlaygroundError as error:

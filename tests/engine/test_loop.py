@@ -11,13 +11,12 @@ import torch
 
 from engine import strategy as register
 from engine.errors import PlaygroundError
-from engine.models.model import Model
 from engine.run import Run
 from engine.strategy import Decoding
 from engine.trace import Trace
 from engine.trie import pool as pools
 from engine.trie.plain import Plain
-from engine.trie.slots import LATELY
+from engine.trie.slots import REMEMBERED
 from playground import Limits, Playground
 from tests.recordings import as_on_a_gpu
 from tests.tiny import TRIE, tiny
@@ -59,27 +58,27 @@ def timeless(trace: Trace) -> Trace:
     )
 
 
-def test_a_tick_is_one_pass_for_all_runs(passes: Callable[[Model], list[int]]) -> None:
+def test_a_tick_is_one_pass_for_all_runs(passes: Callable[[Playground], list[int]]) -> None:
     lab = Playground(tiny("llama"))
-    sizes = passes(lab.model)
+    sizes = passes(lab)
     traces = lab.compare("one two", ALL, max_new_tokens=10)
     assert len(sizes) == max(len(trace.ticks) for trace in traces)
     assert sizes[0] == len("one two")
     assert max(sizes[1:]) <= 1 + 2 + 1 + 4 + 3
 
 
-def test_equal_requests_are_computed_once(passes: Callable[[Model], list[int]]) -> None:
+def test_equal_requests_are_computed_once(passes: Callable[[Playground], list[int]]) -> None:
     lab = Playground(tiny("llama"))
-    sizes = passes(lab.model)
+    sizes = passes(lab)
     lab.compare("one two", ["greedy", "greedy", ("beam_search", {"num_beams": 1})])
     assert set(sizes[1:]) == {1}
 
 
 def test_a_prompt_is_read_once_and_its_beginning_is_shared(
-    passes: Callable[[Model], list[int]],
+    passes: Callable[[Playground], list[int]],
 ) -> None:
     lab = Playground(tiny("llama"))
-    sizes = passes(lab.model)
+    sizes = passes(lab)
     [first] = lab.compare("one two", ["greedy"], max_new_tokens=2)
     [second] = lab.compare("one two", [("sample", {"temperature": 0.5})], max_new_tokens=2)
     lab.compare("one two three", ["greedy"], max_new_tokens=2)
@@ -203,11 +202,11 @@ def test_callers_on_several_threads_share_passes_and_get_their_own_results() -> 
             assert [s.token_ids for s in ours.sequences] == [s.token_ids for s in theirs.sequences]
 
 
-def test_waiting_callers_are_served_by_one_pass(passes: Callable[[Model], list[int]]) -> None:
+def test_waiting_callers_are_served_by_one_pass(passes: Callable[[Playground], list[int]]) -> None:
     lab = Playground(tiny("llama"))
     evaluator = lab._backends.trie
     start = evaluator.backend.top(None)
-    sizes = passes(lab.model)
+    sizes = passes(lab)
     done = []
     with evaluator.lock:  # as if a pass were under way
         threads = [
@@ -262,7 +261,7 @@ def test_room_that_a_long_comparison_needed_is_given_back_after_some_short_ones(
         "a b", [("sample", {"num_return_sequences": 8})], min_new_tokens=60, max_new_tokens=60
     )
     assert pool._slots.capacity > least
-    for _ in range(LATELY):
+    for _ in range(REMEMBERED):
         [trace] = lab.compare("a b", ["greedy"], max_new_tokens=8)
         assert trace.text == expected.text
     assert pool._slots.capacity == least

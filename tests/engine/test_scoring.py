@@ -100,7 +100,7 @@ def test_a_token_the_settings_would_have_cut_has_no_final_probability() -> None:
 def test_scored_tokens_are_given_not_chosen_and_cost_one_pass_for_all() -> None:
     lab = Playground(tiny("llama"))
     sizes: list[int] = []
-    hook = lab.model.module.register_forward_pre_hook(
+    hook = lab._backends._view.register_forward_pre_hook(
         lambda module, args, kwargs: sizes.append(kwargs["input_ids"].numel()), with_kwargs=True
     )
     try:

@@ -39,14 +39,18 @@ def choice(case: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 PROMPTS = list(dict.fromkeys(case["prompt"] for case in CASES))
 
 
+@pytest.mark.parametrize("accel", ["on", "off"])
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_a_comparison_writes_what_each_strategy_writes_alone(
-    prompt: str, embedded: Playground
+def test_a_comparison_gives_the_tokens_of_transformers_with_and_without_accelerations(
+    prompt: str, accel: str, embedded: Playground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PLAYGROUND_ACCEL", accel)
     # All at once: every pass of the model serves them all, which is what comparing is for.
     cases = [case for case in CASES if case["prompt"] == prompt]
     first = cases[0]
-    traces = Playground(embedded.model, limits=Limits(strategies=len(cases))).compare(
+    lab = Playground(embedded.model, limits=Limits(strategies=len(cases)))
+    assert ("fused layers" in lab.backend_status.accelerations) == (accel == "on")
+    traces = lab.compare(
         prompt,
         [choice(case) for case in cases],
         max_new_tokens=first["max_new_tokens"],

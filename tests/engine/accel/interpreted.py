@@ -35,8 +35,8 @@ for rows, visible in ((5, 70), (16, 130), (1, 512), (3, 1100)):
     query, (keys, values) = torch.randn(rows, 9, 64), torch.randn(2, 3, 1200, 64)
     mask = torch.rand(rows, visible) < 0.3
     mask[:, 3] = True
-    angles = torch.rand(2, 1, rows, 64)
-    masks = [way.ready(angles, mask, 3).mask for way in WAYS]
+    rotary = torch.rand(2, 1, rows, 64)
+    masks = [way.prepare(rotary, mask, 3).mask for way in WAYS]
     given = zip(WAYS, masks, strict=True)
     found = [way.attend(query, keys, values, own, 0.125) for way, own in given]
     assert_close(*found, rtol=1e-4, atol=1e-5)
@@ -47,13 +47,15 @@ assert_close(*(way.normalize(hidden, norms[0]) for way in WAYS))
 assert_close(*(way.add_and_normalize(hidden, added, norms[0]) for way in WAYS))
 
 joined, half = torch.randn(4, 15 * 64), torch.rand(2, 1, 4, 32)
-angles, mask = torch.cat([half, half], -1), torch.ones(4, 10, dtype=torch.bool)
+rotary, mask = torch.cat([half, half], -1), torch.ones(4, 10, dtype=torch.bool)
 for own in (None, norms[1:]):
     found = []
     for way in WAYS:
         keys, values = torch.zeros(2, 3, 10, 64)
-        slots, turned = torch.tensor([7, 2, 9, 0]), way.ready(angles, mask, 3).angles
-        found.append((way.turn_and_write(joined, turned, slots, keys, values, own), keys, values))
+        slots, shared = torch.tensor([7, 2, 9, 0]), way.prepare(rotary, mask, 3)
+        found.append(
+            (way.rotate_and_store(joined, shared.rotary, slots, keys, values, own), keys, values)
+        )
     assert_close(*found)
 
 joined = torch.randn(3, 2 * 1536)

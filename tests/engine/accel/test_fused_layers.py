@@ -1,49 +1,28 @@
-"""Decoder layers in few kernels: the same numbers, for a pool's ticks alone, if they agree.
+"""Fused decoder layers compute what transformers' own layers compute.
 
-The kernels of a GPU run in Triton's interpreter; what is around them is tested with the steps that
-a CPU takes.
+Triton kernels run in Triton's interpreter; the code around them is tested with the operations for a
+CPU.
 """
 
-import copy
-import logging
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from engine.accel import fused_layers as blocks
-from engine.accel import torch_layer
-from engine.accel.fused_layers import Quick, quicken
-from engine.trie import pool as pools
-from engine.trie.cache_layer import Kernels
+from engine.accel import fused_layers
+from engine.accel.accelerated_pool import GraphPool
+from engine.accel.fused_layers import FusedLayer, fuse
+from engine.accel.torch_layer import OPS, LayerOps, rotate_and_store
+from engine.models.view import view_of
 from engine.trie.plain import Plain
 from engine.trie.pool import Pool
 from tests.tiny import TRIE, tiny
 
-FEW = ("llama", "qwen3", "mistral")
-
-
-@pytest.fixture(params=["on a CPU", "as on a GPU"], autouse=True)
-def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The steps that the test's layers run in."""
-    steps = SimpleNamespace(**vars(torch_layer))
-    monkeypatch.setattr(blocks, "_steps", lambda model: steps)
-    if request.param == "as on a GPU":
-        monkeypatch.setattr(pools, "recordable", lambda model: True)
-        monkeypatch.setattr(pools, "GRAPH_CAPACITY", 64)
-    return steps
-
-
-def own(kind: str) -> PreTrainedModel:
-    shared = tiny(kind).module
-    module = type(shared)(copy.deepcopy(shared.config)).eval().requires_grad_(False)
-    module.load_state_dict(shared.state_dict())
-    return module
+FUSED = ("llama", "qwen3", "mistral")
 
 
 def logits(backend: Pool | Plain) -> torch.Tensor:
@@ -53,60 +32,67 @@ def logits(backend: Pool | Plain) -> torch.Tensor:
     return torch.stack([places[cell].reading.logits[places[cell].row] for cell in cells])
 
 
+def fused_layers_of(view: PreTrainedModel) -> list[torch.nn.Module]:
+    return [module for module in view.modules() if isinstance(module, FusedLayer)]
+
+
+@pytest.mark.parametrize("pool", [Pool, GraphPool])
 @pytest.mark.parametrize("kind", TRIE)
-def test_layers_of_the_usual_kind_run_in_few_kernels_and_say_the_same(kind: str) -> None:
-    model = own(kind)
-    expected = logits(Plain(model))
-    pool = Pool(model, positions=256)
-    assert (pool._plan.kernels is Kernels.FUSED) == (kind in FEW)
-    torch.testing.assert_close(logits(pool), expected, rtol=1e-4, atol=1e-3)
-
-
-@pytest.mark.parametrize("kind", FEW)
-def test_whoever_else_runs_the_model_runs_it_as_it_was(kind: str) -> None:
-    model, ids = own(kind), torch.tensor([[5, 6, 7]])
-    with torch.inference_mode():
-        before = model(input_ids=ids).logits
-        assert quicken(model) is None
-        for cache in (None, DynamicCache()):
-            after = model(input_ids=ids, past_key_values=cache).logits
-            torch.testing.assert_close(after, before, rtol=0, atol=0)
-
-
-def test_layers_that_do_not_agree_stay_as_they_are(
-    steps: SimpleNamespace, caplog: pytest.LogCaptureFixture
+def test_layers_of_the_llama_kind_are_fused_and_give_equal_logits(
+    kind: str, pool: type[Pool]
 ) -> None:
-    steps.gate = lambda joined: torch_layer.gate(joined) * 1.2
-    model = own("llama")
-    with caplog.at_level(logging.INFO):
-        assert "is off by" in (quicken(model) or "")
-    assert "is off by" in caplog.text
-    assert not [layer for layer in model.modules() if isinstance(layer, Quick)]
+    view = view_of(tiny(kind).module)
+    assert (fuse(view) is None) == (kind in FUSED)
+    expected = logits(Plain(tiny(kind).module))
+    torch.testing.assert_close(logits(pool(view, 256)), expected, rtol=1e-4, atol=1e-3)
 
 
-def test_what_is_written_into_the_cache_is_compared_as_well(steps: SimpleNamespace) -> None:
-    def forgetful(joined, angles, slots, keys, values, norms):
-        into = keys.clone(), values.clone()
-        query = torch_layer.turn_and_write(joined, angles, slots, *into, norms)
+@pytest.mark.parametrize("kind", FUSED)
+def test_a_fused_view_runs_as_transformers_wrote_it_without_a_pool(kind: str) -> None:
+    model, ids = tiny(kind).module, torch.tensor([[5, 6, 7]])
+    view = view_of(model)
+    assert fuse(view) is None
+    with torch.inference_mode():
+        expected = model(input_ids=ids).logits
+        for cache in (None, DynamicCache()):
+            found = view(input_ids=ids, past_key_values=cache).logits
+            torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_layers_that_give_other_numbers_are_not_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = OPS._replace(gate=lambda joined: OPS.gate(joined) * 1.2)
+    monkeypatch.setattr(fused_layers, "_ops", lambda view: wrong)
+    view = view_of(tiny("llama").module)
+    assert "is off by" in (fuse(view) or "")
+    assert not fused_layers_of(view)
+
+
+def test_the_keys_and_values_of_fused_layers_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(joined, rotary, slots, keys, values, norms):
+        query = rotate_and_store(joined, rotary, slots, keys.clone(), values.clone(), norms)
         keys[:, slots], values[:, slots] = 0, 0
         return query
 
-    steps.turn_and_write = forgetful
-    assert "is off by" in (quicken(own("llama")) or "")
+    wrong: LayerOps = OPS._replace(rotate_and_store=forgetful)
+    monkeypatch.setattr(fused_layers, "_ops", lambda view: wrong)
+    assert "is off by" in (fuse(view_of(tiny("llama").module)) or "")
 
 
-def test_two_pools_of_a_model_share_its_layers() -> None:
-    model = own("llama")
-    assert quicken(model) is None
-    layers = [layer for layer in model.modules() if isinstance(layer, Quick)]
-    known = [layer.block for layer in layers]
-    assert quicken(model) is None and [layer.block for layer in layers] == known
+def test_layers_with_hooks_are_not_fused() -> None:
+    view = view_of(tiny("llama").module)
+    view.model.layers[1].mlp.register_forward_hook(lambda *args: None)
+    assert "hooks" in (fuse(view) or "")
 
 
-@pytest.mark.parametrize("steps", ["as on a GPU"], indirect=True)
-def test_the_kernels_themselves_say_the_same(steps: SimpleNamespace) -> None:
+def test_hooks_that_return_hidden_states_do_not_prevent_fusing() -> None:
+    view = view_of(tiny("llama").module)
+    view(input_ids=torch.tensor([[5, 6]]), output_hidden_states=True)
+    assert fuse(view) is None
+
+
+def test_triton_kernels_compute_what_torch_computes() -> None:
     script = Path(__file__).with_name("interpreted.py")
-    # Where `make test` puts Triton: apart, because torch imports it wherever it finds it.
+    # `make test` installs Triton apart, because torch imports it wherever it finds it.
     apart = {"PYTHONPATH": str(Path(sys.prefix) / "triton"), "TRITON_INTERPRET": "1"}
     environment = {**os.environ, **apart}
     subprocess.run([sys.executable, script], check=True, env=environment)

@@ -1,34 +1,29 @@
-"""Ticks as they are recorded on a GPU, worked step by step here: the same function, not recorded.
+"""Passes that a GPU records as graphs, run here step by step by the same functions.
 
-What only a GPU can show is checked by benchmarks/cuda_parity.py.
+What needs a GPU is checked by benchmarks/cuda_parity.py.
 """
 
 import gc
 import weakref
-from collections.abc import Iterator
 
 import pytest
 import torch
 from hypothesis import given, settings
 
-from engine.accel.fusing import ALONE
-from engine.accel.graphs import Graphs, bucket
+from engine.accel.accelerated_pool import GraphPool
+from engine.accel.graphs import RECORDING, Graphs, bucket
 from engine.trace.gpu_statistics import BatchedStatistics
 from engine.trace.statistics import RowProbabilities, StatisticsRequest, compute
-from engine.trie import pool as pools
 from engine.trie.backend import Place, Reading
 from engine.trie.plain import Plain
 from engine.trie.pool import Pool
+from engine.trie.slots import PADDING
 from tests.engine.trie.test_trie import TREES, grown
 from tests.tiny import tiny
 
 
-@pytest.fixture(autouse=True)
-def every_pool_has_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with monkeypatch.context() as patch:
-        patch.setattr(pools, "recordable", lambda model: True)
-        patch.setattr(pools, "GRAPH_CAPACITY", 64)
-        yield
+def graph_pool(kind: str, positions: int = 256) -> GraphPool:
+    return GraphPool(tiny(kind).module, positions, capacity=64)
 
 
 def logits(backend: Pool | Plain, cells: list) -> torch.Tensor:
@@ -39,21 +34,19 @@ def logits(backend: Pool | Plain, cells: list) -> torch.Tensor:
 @pytest.mark.parametrize("at_once", [1, 3, 7])
 @given(tree=TREES)
 @settings(deadline=None, max_examples=15)
-def test_padded_rows_change_nothing_and_masks_are_ancestors(at_once: int, tree: list) -> None:
-    model = tiny("llama").module
-    pool, plain = Pool(model, positions=256), Plain(model)
+def test_padding_changes_no_logits_and_masks_are_the_ancestors(at_once: int, tree: list) -> None:
+    pool, plain = graph_pool("llama"), Plain(tiny("llama").module)
     nodes = [cell for cell in grown(pool.top(None), tree) if cell.depth >= 0]
     for start in range(0, len(nodes), at_once):
         asked = list(dict.fromkeys(nodes[start : start + at_once]))
         torch.testing.assert_close(logits(pool, asked), logits(plain, asked), rtol=1e-4, atol=1e-3)
     for cell in nodes:
         assert pool.attends_to(cell) == {ancestor.slot for ancestor in cell.ancestry()}
-    assert not pool._ancestors[pools.NOBODY].any()
+    assert not pool._ancestors[PADDING].any()
 
 
-def test_a_chain_and_its_branches_are_evaluated_in_one_tick() -> None:
-    model = tiny("qwen3").module
-    pool, plain = Pool(model, positions=256), Plain(model)
+def test_a_chain_and_its_branches_are_evaluated_in_one_pass() -> None:
+    pool, plain = graph_pool("qwen3"), Plain(tiny("qwen3").module)
     start = pool.top(None).descend([3, 4, 5])
     held = [start, pool.evaluate([start])]
     chain = [start.descend([6, 7, 8][:end]) for end in (1, 2, 3)]
@@ -62,9 +55,8 @@ def test_a_chain_and_its_branches_are_evaluated_in_one_tick() -> None:
     del held
 
 
-def test_a_pool_that_grows_between_ticks_keeps_what_it_has() -> None:
-    model = tiny("llama").module
-    pool, plain = Pool(model, positions=512), Plain(model)
+def test_a_pool_that_grows_between_passes_keeps_its_keys_and_values() -> None:
+    pool, plain = graph_pool("llama", 512), Plain(tiny("llama").module)
     cell = pool.top(None).child(3)
     for at in range(100):
         pool.evaluate([cell])
@@ -72,11 +64,10 @@ def test_a_pool_that_grows_between_ticks_keeps_what_it_has() -> None:
     torch.testing.assert_close(logits(pool, [cell]), logits(plain, [cell]), rtol=1e-4, atol=1e-3)
 
 
-def test_cells_of_a_tick_that_failed_are_as_if_never_asked_for(
+def test_cells_of_a_failed_pass_get_no_slots(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model = tiny("llama").module
-    pool, plain = Pool(model, positions=256), Plain(model)
+    pool, plain = graph_pool("llama"), Plain(tiny("llama").module)
     first = pool.top(None).descend([3, 4])
     held = [first, pool.evaluate([first])]
     cell = first.child(5)
@@ -89,8 +80,8 @@ def test_cells_of_a_tick_that_failed_are_as_if_never_asked_for(
     del held
 
 
-def test_a_reading_outlives_the_ticks_after_it() -> None:
-    pool = Pool(tiny("llama").module, positions=256)
+def test_outputs_stay_valid_after_later_passes() -> None:
+    pool = graph_pool("llama")
     first = pool.top(None).descend([3, 4])
     places = pool.evaluate([first])
     before = places[first].reading.logits.clone()
@@ -98,8 +89,8 @@ def test_a_reading_outlives_the_ticks_after_it() -> None:
     torch.testing.assert_close(places[first].reading.logits, before, rtol=0, atol=0)
 
 
-def test_a_pool_that_nobody_holds_goes_at_once() -> None:
-    pool = Pool(tiny("llama").module, positions=256)
+def test_an_unused_pool_is_freed_without_the_garbage_collector() -> None:
+    pool = graph_pool("llama")
     pool.evaluate([pool.top(None).descend([3, 4])])
     gone = weakref.ref(pool)
     gc.disable()
@@ -110,7 +101,7 @@ def test_a_pool_that_nobody_holds_goes_at_once() -> None:
         gc.enable()
 
 
-def test_without_a_gpu_work_is_done_every_time_it_is_asked_for() -> None:
+def test_without_a_gpu_work_runs_every_time() -> None:
     graphs, done = Graphs(torch.device("cpu")), []
 
     def work(inputs: torch.Tensor) -> Reading:
@@ -122,27 +113,27 @@ def test_without_a_gpu_work_is_done_every_time_it_is_asked_for() -> None:
     assert done == [0, 8, 16] and graphs.count == 0
 
 
-def test_nothing_is_recorded_while_somebody_else_records_or_compiles(
+def test_nothing_is_recorded_while_another_thread_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     graphs, asked = Graphs(torch.device("cpu")), []
     monkeypatch.setattr(graphs, "_tries", 1)
     monkeypatch.setattr(graphs, "_record", lambda work, shape, inputs: asked.append(shape))
-    with ALONE:
+    with RECORDING:
         for _ in range(3):
             assert graphs.play(torch.neg, "shape", torch.ones(1)).item() == -1
     assert not asked
     assert graphs.play(torch.neg, "shape", torch.ones(1)).item() == -1
-    assert asked == ["shape"] and not ALONE.locked()
+    assert asked == ["shape"] and not RECORDING.locked()
 
 
-def test_shapes_are_few() -> None:
+def test_bucket_rounds_up_to_a_power_of_two() -> None:
     assert [bucket(size) for size in (1, 2, 3, 5, 13, 64)] == [1, 2, 4, 8, 16, 64]
     assert [bucket(size, 512) for size in (1, 512, 513, 2000)] == [512, 512, 1024, 2048]
 
 
 @pytest.mark.parametrize("stages", [0, 1, 3])
-def test_a_gpu_is_asked_for_the_numbers_a_cpu_reads_one_by_one(stages: int) -> None:
+def test_statistics_computed_at_once_equal_those_computed_row_by_row(stages: int) -> None:
     torch.manual_seed(0)
     reading = Reading.of(torch.randn(3, 5000) * 4)
     scores, given = [], reading.logits
@@ -186,3 +177,13 @@ def test_a_gpu_is_asked_for_the_numbers_a_cpu_reads_one_by_one(stages: int) -> N
 def of_each(told: RowProbabilities, numbers: list[float]) -> dict[int, tuple[float, ...]]:
     """The numbers of each token, as far as there are any."""
     return dict(zip(told.tokens, zip(*[iter(numbers)] * told.per_token, strict=True), strict=False))
+
+
+def test_slots_of_cells_that_are_never_named_are_released() -> None:
+    pool = graph_pool("llama")
+    unnamed = pool.unnamed(5)
+    unnamed.reading = Reading.of(torch.zeros(5, 9))
+    cell, place = unnamed.name(2, pool.top(None), 7)
+    assert (cell.slot, cell.token, place.row) == (unnamed.slots[2], 7, 2) and pool.used == 5
+    del unnamed
+    assert pool.used == 1

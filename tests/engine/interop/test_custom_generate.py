@@ -50,7 +50,7 @@ def engines(model: Any, text: str, id: str, **settings: Any) -> list[list[int]]:
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "qwen3", "t5", "bart"])
 @pytest.mark.parametrize("id", CASES)
-def test_generate_with_a_strategy_writes_what_the_engine_writes(id: str, kind: str) -> None:
+def test_custom_generate_gives_the_tokens_of_the_playground(id: str, kind: str) -> None:
     if id == "dola" and kind in ("t5", "bart"):
         return
     model, settings = tiny(kind), {**CASES[id], "max_new_tokens": 12}
@@ -58,14 +58,14 @@ def test_generate_with_a_strategy_writes_what_the_engine_writes(id: str, kind: s
 
 
 @pytest.mark.parametrize("id", CASES)
-def test_prompts_of_a_batch_do_not_see_each_other_nor_their_padding(id: str) -> None:
+def test_prompts_of_a_batch_are_independent_of_each_other_and_of_padding(id: str) -> None:
     model, settings = tiny("llama"), {**CASES[id], "max_new_tokens": 8}
     both = generated(model, [PROMPT, "Hi"], id, **settings)
     alone = [row for text in (PROMPT, "Hi") for row in engines(model, text, id, **settings)]
     assert both == alone
 
 
-def test_draws_are_those_after_set_seed() -> None:
+def test_sampling_follows_set_seed() -> None:
     model = tiny("llama")
     settings = {"dola_layers": "high", "do_sample": True, "max_new_tokens": 12}
     set_seed(5)
@@ -73,7 +73,7 @@ def test_draws_are_those_after_set_seed() -> None:
     assert drawn == engines(model, PROMPT, "dola", seed=5, **settings)
 
 
-def test_scores_come_in_the_output_of_generate() -> None:
+def test_sequence_scores_are_those_of_generate() -> None:
     model = tiny("gpt2")
     inputs = model.tokenizer(PROMPT, return_tensors="pt", return_token_type_ids=False)
     told: dict[str, Any] = {"return_dict_in_generate": True, "output_scores": True}
@@ -87,8 +87,8 @@ def test_scores_come_in_the_output_of_generate() -> None:
     assert torch.allclose(ours.sequences_scores, theirs.sequences_scores, atol=1e-5)
 
 
-class Heard:
-    """An ordinary streamer."""
+class Streamer:
+    """A streamer without `revise`."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
@@ -103,8 +103,8 @@ class Heard:
         self.ended = True
 
 
-class Revised(Heard):
-    """A streamer that can take words back."""
+class RevisingStreamer(Streamer):
+    """A streamer that can take tokens back."""
 
     taken_back = 0
 
@@ -115,35 +115,35 @@ class Revised(Heard):
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "t5", "bart"])
-def test_a_streamer_hears_the_leading_beam_and_its_revisions(kind: str) -> None:
+def test_a_streamer_with_revise_receives_the_leading_beam(kind: str) -> None:
     model = tiny(kind)
     settings = {"num_beams": 3, "max_new_tokens": 16}
-    streamer = Revised()
+    streamer = RevisingStreamer()
     [text] = generated(model, [PROMPT], "beam_search", beam_streamer=streamer, **settings)
     assert unpadded(streamer.tokens) == text and streamer.ended and streamer.calls > 5
 
 
-def test_the_leading_beam_is_revised_at_times() -> None:
-    streamer = Revised()
+def test_the_leading_beam_is_sometimes_revised() -> None:
+    streamer = RevisingStreamer()
     settings = {"num_beams": 3, "max_new_tokens": 16}
     generated(tiny("llama"), [PROMPT], "beam_search", beam_streamer=streamer, **settings)
     assert streamer.taken_back > 0
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "t5", "bart"])
-def test_an_ordinary_streamer_never_hears_what_does_not_stay(kind: str) -> None:
+def test_a_streamer_without_revise_receives_only_final_tokens(kind: str) -> None:
     for new in range(1, 14):
-        streamer = Heard()
+        streamer = Streamer()
         settings = {"num_beams": 3, "max_new_tokens": new}
         [text] = generated(tiny(kind), [PROMPT], "beam_search", beam_streamer=streamer, **settings)
         assert unpadded(streamer.tokens) == text and streamer.ended
 
 
-def test_what_cannot_work_is_refused_in_words() -> None:
+def test_unsupported_arguments_raise_an_explanation() -> None:
     with pytest.raises(ValueError, match="do_sample is True; contrastive_search always has False"):
         generated(tiny("llama"), [PROMPT], "contrastive_search", do_sample=True, max_new_tokens=2)
-    with pytest.raises(ValueError, match="one text"):
-        settings = {"num_beams": 2, "beam_streamer": Heard(), "max_new_tokens": 2}
+    with pytest.raises(ValueError, match="streams one text"):
+        settings = {"num_beams": 2, "beam_streamer": Streamer(), "max_new_tokens": 2}
         generated(tiny("llama"), [PROMPT, "Hi"], "beam_search", **settings)
 
 
@@ -165,9 +165,7 @@ print(json.dumps(rows))
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_written_recipes_work_on_their_own_in_a_fresh_interpreter(
-    kind: str, tmp_path: Path
-) -> None:
+def test_exported_recipes_run_in_a_fresh_interpreter(kind: str, tmp_path: Path) -> None:
     model = tiny(kind)
     model.module.save_pretrained(tmp_path / "model")
     cases = {id: {**settings, "max_new_tokens": 10} for id, settings in CASES.items()}
@@ -188,7 +186,7 @@ def test_written_recipes_work_on_their_own_in_a_fresh_interpreter(
         assert new == engines(model, PROMPT, id, **cases[id]), id
 
 
-def test_a_recipe_says_what_it_is_and_what_it_needs(tmp_path: Path) -> None:
+def test_an_exported_recipe_has_a_readme_and_requirements(tmp_path: Path) -> None:
     write("contrastive_search", tmp_path)
     text = (tmp_path / "README.md").read_text()
     assert "custom_generate" in text.split("---")[1]
@@ -201,7 +199,7 @@ def test_a_recipe_says_what_it_is_and_what_it_needs(tmp_path: Path) -> None:
         assert "from engine" not in path.read_text() and "from strategies" not in path.read_text()
 
 
-def test_a_strategy_that_is_no_recipe_is_refused(tmp_path: Path) -> None:
+def test_a_strategy_that_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlaygroundError, match="contrastive_search"):
         write("greedy", tmp_path)
     with pytest.raises(PlaygroundError, match="cannot write"):

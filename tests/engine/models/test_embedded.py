@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.accel.grouped_attention import GROUPED
 from engine.errors import PlaygroundError
 from engine.models import embedded, loading
 from engine.models.download import Pip
 from engine.models.embedded import EmbeddedModel
 from engine.models.model import Model
 from engine.models.smollm2 import SMOLLM2
+from engine.models.view import attention_of
 
 REPOSITORY = Path(__file__).parents[3]
 GGUF = b"not really GGUF"
@@ -271,7 +271,7 @@ def smollm2() -> Model:
 def test_default_model_is_ready_to_generate(smollm2: Model) -> None:
     assert smollm2.name == "smollm2"
     assert smollm2.module.dtype == torch.float32
-    assert smollm2.module.config._attn_implementation == GROUPED
+    assert attention_of(smollm2.module) == "sdpa"
     assert not smollm2.module.training
     assert not any(weight.requires_grad for weight in smollm2.module.parameters())
     assert smollm2.context_length == 8192

@@ -125,10 +125,14 @@ def test_a_gguf_file_or_its_folder_loads_as_plain_dense_weights(tmp_path: Path, 
     assert model.tokenizer("abba").input_ids == [3, 4]
 
 
-def test_the_users_progress_bars_come_back_after_a_load(llama: Path) -> None:
-    before = transformers.logging.is_progress_bar_enabled()
+def test_loading_does_not_switch_progress_bars(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switched: list[str] = []
+    for name in ("enable_progress_bar", "disable_progress_bar"):
+        monkeypatch.setattr(transformers.logging, name, lambda name=name: switched.append(name))
     models.load(str(llama), device="cpu")
-    assert transformers.logging.is_progress_bar_enabled() == before
+    assert not switched
 
 
 def test_pickled_weights_are_refused_by_name(llama: Path) -> None:
@@ -146,18 +150,18 @@ def test_a_folder_without_weights_or_with_several_gguf_files_is_refused(tmp_path
     assert refusal(tmp_path).endswith("must hold safetensors or one GGUF, and holds a.gguf, b.gguf")
 
 
-def test_a_misspelt_embedded_name_is_answered_at_once_with_the_right_one() -> None:
+def test_a_misspelt_embedded_name_suggests_the_right_one() -> None:
     assert refusal("smolm2").endswith("did you mean 'smollm2'?")
 
 
-def test_a_misspelt_folder_is_answered_with_the_one_beside_it(llama: Path) -> None:
+def test_a_misspelt_folder_suggests_the_right_one(llama: Path) -> None:
     message = refusal(llama.with_name("tiny-lama"))
     assert "there is no such folder" in message
     assert message.endswith(f"did you mean {str(llama)!r}?")
 
 
 @pytest.mark.parametrize("name", ["", "a//b", "no such/model: really"])
-def test_what_cannot_be_a_name_is_told_what_can(name: str) -> None:
+def test_an_invalid_name_lists_what_is_allowed(name: str) -> None:
     message = refusal(name)
     assert f"cannot find model {name!r}" in message
     assert "allowed are smollm2, stories15m (embedded), a local folder, or a Hub id" in message
@@ -227,7 +231,7 @@ def hub(tmp_path: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_the_hubs_answers_are_passed_on_in_plain_words(
+def test_errors_of_the_hub_are_explained(
     hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In a process of its own, because the address of the Hub is read once, on import.
@@ -264,19 +268,19 @@ def test_a_folder_of_another_kind_is_refused_with_the_reason(
     assert reason in message
 
 
-def test_weights_that_are_not_all_there_are_refused(llama: Path) -> None:
+def test_a_checkpoint_with_missing_weights_is_refused(llama: Path) -> None:
     weights = load_file(llama / "model.safetensors")
     del weights["lm_head.weight"]
     save_file(weights, llama / "model.safetensors", {"format": "pt"})
     assert refusal(llama).endswith("(first lm_head.weight): they would be random numbers")
 
 
-def test_weights_that_cannot_be_read_are_refused(llama: Path) -> None:
+def test_unreadable_weights_are_refused(llama: Path) -> None:
     (llama / "model.safetensors").write_bytes(b"nonsense")
     assert refusal(llama).startswith(f"cannot load {str(llama)!r}: SafetensorError: ")
 
 
-def test_an_embedded_model_that_cannot_be_read_is_made_anew(
+def test_an_unreadable_embedded_model_is_rebuilt(
     llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damaged = save_llama(tmp_path / "damaged")
@@ -292,13 +296,13 @@ def test_a_model_larger_than_the_memory_is_refused_with_both_sizes(
 ) -> None:
     config = json.loads((llama / "config.json").read_text()) | {"vocab_size": 2**27}
     (llama / "config.json").write_text(json.dumps(config))
-    monkeypatch.setattr(models, "_free", lambda device: 3 * 2**30)
+    monkeypatch.setattr(models, "free_memory", lambda device: 3 * 2**30)
     message = refusal(llama, device="cpu")
     assert message.endswith("need 8.0 GiB as torch.float32, cpu has 3.0 GiB free")
 
 
 @pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError()])
-def test_memory_that_runs_out_while_loading_is_told_as_such(
+def test_running_out_of_memory_while_loading_is_reported(
     llama: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def run_out(*_: Any, **__: Any) -> None:
@@ -312,11 +316,11 @@ def test_memory_that_runs_out_while_loading_is_told_as_such(
     ("needed", "may_spread", "answer"),
     [(9, True, None), (11, True, "auto"), (11, False, "refused"), (31, True, "refused")],
 )
-def test_a_model_is_spread_only_where_one_gpu_is_too_small_and_the_machine_is_not(
+def test_a_model_is_spread_over_devices_only_if_one_gpu_is_too_small(
     monkeypatch: pytest.MonkeyPatch, needed: int, may_spread: bool, answer: str | None
 ) -> None:
     monkeypatch.setattr(models, "_devices", lambda: ["cuda:0", "cuda:1", "cpu"])
-    monkeypatch.setattr(models, "_free", lambda device: 10)
+    monkeypatch.setattr(models, "free_memory", lambda device: 10)
     target = models._Target(torch.device("cuda:0"), torch.float32, may_spread)
     source = models._Source("big", "big")
     if answer == "refused":
@@ -326,7 +330,7 @@ def test_a_model_is_spread_only_where_one_gpu_is_too_small_and_the_machine_is_no
         assert models._device_map(source, target, needed) == answer
 
 
-def test_an_unknown_device_or_dtype_is_told_what_there_is() -> None:
+def test_an_unknown_device_or_dtype_lists_what_is_allowed() -> None:
     assert refusal("smollm2", device="cuda:99").startswith("no device 'cuda:99' here; there is ")
     assert refusal("smollm2", dtype="float23").endswith(
         "allowed are float32, bfloat16, float16; did you mean 'float32'?"

@@ -1,5 +1,6 @@
 """The choice of a backend, and the status that reports it."""
 
+import copy
 import logging
 
 import pytest
@@ -18,7 +19,15 @@ def test_status_names_the_trie_and_its_accelerations() -> None:
 def test_status_gives_the_reason_for_layers_that_are_not_fused() -> None:
     status = Playground(tiny("gpt2")).backend_status
     assert status.backend == "trie" and "fused layers" not in status.accelerations
-    assert any("no fused layers: GPT2LMHeadModel" in reason for reason in status.fallbacks)
+    assert any(
+        "no fused layers: the layers of GPT2LMHeadModel" in reason for reason in status.fallbacks
+    )
+
+
+def test_accelerations_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAYGROUND_ACCEL", "off")
+    status = Playground(tiny("llama")).backend_status
+    assert not status.accelerations and status.fallbacks == ("PLAYGROUND_ACCEL is off",)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +38,7 @@ def test_the_plain_backend_is_logged_and_reported_with_its_reason(
     kind: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        status = Playground(tiny(kind)).backend_status
+        status = Playground(copy.deepcopy(tiny(kind))).backend_status
     assert status.backend == "plain" and status.reason == reason
     assert f"runs on the plain backend: {reason}" in caplog.text
     assert str(status) == f"plain backend ({reason})"

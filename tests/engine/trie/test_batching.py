@@ -1,4 +1,4 @@
-"""Callers that share passes: nobody waits for the rest of somebody's many branches."""
+"""Batching of callers: a small request never waits for the rest of a large one."""
 
 import threading
 import time
@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.models.model import Model
 from engine.trie.batching import ROOM, Job, PassBatching, shares
 from engine.trie.cell import Cell, top
 from engine.trie.evaluator import PIECE
@@ -29,28 +28,28 @@ def waiting(batching: PassBatching, count: int) -> None:
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=20), st.integers(1, 64))
-def test_room_is_parted_so_that_nobody_has_less_because_somebody_has_more(asked, room) -> None:
+def test_a_pass_is_shared_equally_among_requests_that_do_not_fit(asked, room) -> None:
     jobs = [Job(cells(count)) for count in asked]
     given_to = [len(part) for _, part in shares(jobs, room)]
     wanted = sorted(asked)
     if len(jobs) == 1:
-        assert given_to == wanted  # there is nobody to be fair to
+        assert given_to == wanted  # a single caller gets everything
         return
     assert sum(given_to) <= max(room, len(jobs))
     most = max(given_to)
     for got, want in zip(given_to, wanted, strict=True):
         assert 1 <= got <= want
-        # Who got less than asked for got no less than anybody else, but for the rounding.
+        # A request that was cut got as much as any other, except for rounding.
         assert got == want or got >= min(most, room // len(jobs))
 
 
-def test_a_caller_with_little_is_served_at_once_beside_one_with_much(
-    passes: Callable[[Model], list[int]],
+def test_a_small_request_is_served_beside_a_large_one(
+    passes: Callable[[Playground], list[int]],
 ) -> None:
     lab = Playground(tiny("llama"))
     evaluator = lab._backends.trie
     start = evaluator.backend.top(None)
-    sizes = passes(lab.model)
+    sizes = passes(lab)
     much = Job([start.child(token) for token in range(5, 5 + 2 * ROOM)])
     little = Job([start.child(token) for token in range(200, 202)])
     evaluator.batching._waiting += [much, little]
@@ -60,10 +59,10 @@ def test_a_caller_with_little_is_served_at_once_beside_one_with_much(
         assert not much.done and len(much.places) == ROOM - 2
         evaluator._pass()
     assert much.done and len(much.places) == 2 * ROOM
-    assert sizes == [ROOM, ROOM + 2]  # once it is alone it is not held back
+    assert sizes == [ROOM, ROOM + 2]  # alone it is not limited
 
 
-def test_who_came_lately_is_waited_for_and_who_stays_away_is_not_waited_for_long() -> None:
+def test_recent_callers_are_waited_for_but_not_for_long() -> None:
     batching = PassBatching()
     batching._lately.append({threading.get_ident(), -1})
     batching._patience, batching._ended = 30.0, time.perf_counter()
@@ -73,24 +72,24 @@ def test_who_came_lately_is_waited_for_and_who_stays_away_is_not_waited_for_long
     mine = Job(cells(1))
     early.start()
     waiting(batching, 1)
-    assert early.is_alive()  # waits for this thread
+    assert early.is_alive()  # it waits for this thread
     batching.join(mine)
     early.join(timeout=30)
     assert not early.is_alive() and len(batching) == 2
     batching._patience = 0.0
     late = PassBatching()
     late._lately.append({-1})
-    late.join(Job(cells(1)))  # returns, though the other one never comes
+    late.join(Job(cells(1)))  # returns although the other caller never comes
 
 
 @pytest.mark.parametrize("others", [True, False])
-def test_a_long_prompt_is_read_in_pieces_where_others_wait(
-    others: bool, monkeypatch: pytest.MonkeyPatch, passes: Callable[[Model], list[int]]
+def test_a_long_prompt_is_evaluated_in_pieces_while_others_wait(
+    others: bool, monkeypatch: pytest.MonkeyPatch, passes: Callable[[Playground], list[int]]
 ) -> None:
     monkeypatch.setattr(PassBatching, "others", others)
     lab = Playground(tiny("llama"))
     prompt = "a " * (PIECE + 4)
-    sizes = passes(lab.model)
+    sizes = passes(lab)
     [trace] = lab.compare(prompt, ["greedy"], max_new_tokens=2)
     length = len(trace.prompt_tokens)
     whole = [PIECE] * (length // PIECE) + [length % PIECE] * (length % PIECE > 0)

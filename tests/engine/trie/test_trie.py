@@ -1,4 +1,4 @@
-"""The trie and its pool: masks are ancestors, equal requests meet, nothing outlives its holders."""
+"""The trie and its pool: masks are ancestors, equal requests are shared, slots are released."""
 
 import gc
 from collections import deque
@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.trie import pool as pools
-from engine.trie.backend import Reading
 from engine.trie.cell import Cell, top
 from engine.trie.plain import Plain
 from engine.trie.pool import Pool
-from engine.trie.slots import LATELY
+from engine.trie.slots import REMEMBERED
 from tests.tiny import tiny
 
 # A growing tree: each entry says which earlier node gets a child, with which token.
@@ -27,7 +26,7 @@ def grown(start: Cell, tree: list[tuple[int, int]]) -> list[Cell]:
 
 
 @given(TREES)
-def test_the_same_place_is_the_same_cell(tree: list[tuple[int, int]]) -> None:
+def test_equal_paths_are_the_same_cell(tree: list[tuple[int, int]]) -> None:
     start = top()
     nodes = grown(start, tree)
     paths = {tuple(cell.path()): cell for cell in nodes}
@@ -51,7 +50,7 @@ def test_every_mask_row_is_the_cell_and_its_ancestors(
 
 @settings(deadline=None, max_examples=30)
 @given(TREES, st.lists(st.integers(0, 30), max_size=3))
-def test_positions_come_back_when_nobody_holds_the_branch(
+def test_slots_are_released_when_a_branch_is_freed(
     tree: list[tuple[int, int]], hold: list[int]
 ) -> None:
     pool = Pool(tiny("llama").module, positions=256)
@@ -62,17 +61,17 @@ def test_positions_come_back_when_nobody_holds_the_branch(
     nodes.clear()
     assert pool.used == len(needed)
     held.clear()
-    assert pool.used == 0  # at once: nobody waits for the garbage collector
+    assert pool.used == 0  # at once, without the garbage collector
 
 
 @settings(deadline=None, max_examples=20)
 @given(TREES, st.integers(1, 7))
-def test_a_reused_position_says_what_the_text_alone_says(
+def test_a_reused_slot_gives_the_logits_of_the_text_alone(
     tree: list[tuple[int, int]], at_once: int
 ) -> None:
     model = tiny("llama").module
     pool, plain = Pool(model, positions=256), Plain(model)
-    for _ in range(2):  # the second time in positions that were used before
+    for _ in range(2):  # the second time in slots that were used before
         nodes = [cell for cell in grown(pool.top(None), tree) if cell.depth >= 0]
         for start in range(0, len(nodes), at_once):
             asked = nodes[start : start + at_once]
@@ -83,7 +82,7 @@ def test_a_reused_position_says_what_the_text_alone_says(
         del nodes, asked, pooled, alone, cell
 
 
-def test_a_pool_that_is_full_grows_and_keeps_what_it_has() -> None:
+def test_a_full_pool_grows_and_keeps_its_keys_and_values() -> None:
     model = tiny("llama").module
     pool, plain = Pool(model, positions=2_000), Plain(model)
     first = pool.top(None).descend([3, 4, 5])
@@ -99,12 +98,12 @@ def test_a_pool_that_is_full_grows_and_keeps_what_it_has() -> None:
 
 
 def room(pool: Pool) -> set[int]:
-    """How many positions there are memory for, wherever something is kept of each."""
+    """The capacities of everything that is kept per slot."""
     kept = [*pool._ancestors.shape, len(pool._states)]
     return {pool._slots.capacity, *kept, *(layer.keys.shape[2] for layer in pool._layers)}
 
 
-def test_a_pool_gives_back_what_the_last_comparisons_did_not_need() -> None:
+def test_a_pool_shrinks_to_what_the_last_comparisons_needed() -> None:
     model = tiny("llama").module
     pool, plain = Pool(model, positions=2_000), Plain(model)
     kept = pool.top(None).descend([3, 4, 5])
@@ -112,7 +111,7 @@ def test_a_pool_gives_back_what_the_last_comparisons_did_not_need() -> None:
     before = room(pool)
     pool.evaluate([kept.descend([6 + at % 50 for at in range(700)])])
     assert min(room(pool)) > 700
-    for _ in range(LATELY):
+    for _ in range(REMEMBERED):
         pool.settle()
         assert min(room(pool)) > 700, "the next one may need it again"
         pool.evaluate([kept.descend([7, 8, 9])])
@@ -127,14 +126,14 @@ def test_a_pool_gives_back_what_the_last_comparisons_did_not_need() -> None:
     del held
 
 
-def test_a_pool_keeps_what_somebody_holds_however_far_up() -> None:
+def test_a_pool_does_not_shrink_below_a_slot_in_use() -> None:
     pool = Pool(tiny("llama").module, positions=2_000)
     low = pool.top(None).descend([5] * 300)
     pool.evaluate([low])
     high = pool.top(None).descend([3, 4])
     before = pool.evaluate([high])[high].reading.logits.clone()
     del low
-    for _ in range(2 * LATELY):
+    for _ in range(2 * REMEMBERED):
         pool.settle()
     assert high.slot in range(300, min(room(pool)))
     torch.testing.assert_close(pool.evaluate([high])[high].reading.logits, before)
@@ -148,14 +147,14 @@ def test_a_path_longer_than_a_chunk_is_evaluated_in_several_passes() -> None:
         nonlocal calls
         calls += 1
 
-    pool = Pool(model, positions=2_000)  # which may try the model first
+    pool = Pool(model, positions=2_000)
     hook = model.register_forward_pre_hook(count)
     pool.evaluate([pool.top(None).descend([3] * (pools.CHUNK + 1))])
     hook.remove()
     assert calls == 2
 
 
-def test_a_very_long_branch_goes_without_exhausting_the_stack() -> None:
+def test_freeing_a_very_long_branch_does_not_exhaust_the_stack() -> None:
     cell = top()
     for _ in range(200_000):
         cell = cell.child(3)
@@ -163,22 +162,12 @@ def test_a_very_long_branch_goes_without_exhausting_the_stack() -> None:
     gc.collect()
 
 
-def test_a_cell_that_was_evaluated_before_it_had_a_name_is_met_by_others() -> None:
+def test_an_evaluated_child_is_shared_by_later_requests() -> None:
     released: deque[int] = deque()
     start = top(released=released)
-    born = start.bear(5, slot=3)
-    assert born.whole and start.child(5) is born and born.path() == [5]
-    twin = start.bear(5, slot=4)
+    born = start.add_evaluated_child(5, slot=3)
+    assert born.complete and start.child(5) is born and born.path() == [5]
+    twin = start.add_evaluated_child(5, slot=4)
     assert start.child(5) is born and twin is not born
     del born, twin
     assert sorted(released) == [3, 4] and start.child(5).slot is None
-
-
-def test_positions_of_cells_that_nobody_names_come_back() -> None:
-    pool = Pool(tiny("llama").module, positions=256)
-    unnamed = pool.unnamed(5)
-    unnamed.reading = Reading.of(torch.zeros(5, 9))
-    cell, place = unnamed.name(2, pool.top(None), 7)
-    assert (cell.slot, cell.token, place.row) == (unnamed.slots[2], 7, 2) and pool.used == 5
-    del unnamed
-    assert pool.used == 1

@@ -1,0 +1,117 @@
+"""A view of a model: a copy of its module tree that shares its weights.
+
+The engine never changes a model that a caller handed in. What it has to change (fused layers,
+packed weights, the attention function, the hooks that transformers installs to return hidden
+states) it changes in a view.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+# One number in so many is compared. A prime, so that every row and every column of a matrix is hit.
+STRIDE = 509
+
+
+def view_of(model: PreTrainedModel) -> PreTrainedModel:
+    """Copy every module and config of a model; parameters and buffers stay the model's own."""
+    modules: dict[int, Any] = {}
+    configs: dict[int, Any] = {}  # the memo of deepcopy: modules keep sharing their config
+
+    def copied(module: nn.Module) -> Any:
+        if id(module) not in modules:
+            # `copy.copy` would call a class's own `__setstate__`, which may rebuild things.
+            twin = modules[id(module)] = module.__class__.__new__(module.__class__)
+            state = dict(vars(module))
+            # private: nn.Module keeps these dictionaries. Sharing the first two lets the view see a
+            # parameter that is replaced; a copy of the others keeps new hooks out of the model.
+            for name, value in state.items():
+                if isinstance(value, dict) and name not in ("_parameters", "_buffers"):
+                    state[name] = copy.copy(value)
+            state["_modules"] = {
+                name: child and copied(child) for name, child in module._modules.items()
+            }
+            if "config" in state:
+                state["config"] = copy.deepcopy(state["config"], configs)
+            vars(twin).update(state)
+        return modules[id(module)]
+
+    view: PreTrainedModel = copied(model)
+    return view
+
+
+def is_modified(module: nn.Module) -> bool:
+    """Whether hooks or a `forward` of its own change what a module computes."""
+    # private: transformers' hooks that return hidden states are known by their module. If it moves,
+    # layers with such hooks are no longer fused, and `Backends.status` says so.
+    hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+    foreign = [hook for hook in hooks if hook.__module__ != "transformers.utils.output_capturing"]
+    return bool(foreign) or "forward" in vars(module)
+
+
+def attention_of(model: PreTrainedModel) -> str:
+    """The name of a model's attention function."""
+    # private: transformers has `set_attn_implementation`, and no public getter. If it moves, read
+    # the name where that method writes it.
+    return str(model.config._attn_implementation)
+
+
+def takes_boolean_masks(model: PreTrainedModel) -> bool:
+    """Whether a model's attention takes boolean masks, as torch's own does; eager ones add them."""
+    return attention_of(model).endswith("sdpa")
+
+
+class Fingerprint:
+    """Tells whether a model has changed: its modules, hooks, weights, and some of their numbers.
+
+    A write through ``weight.data`` leaves no mark on a tensor, so numbers are compared as well.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._modules = [ref(module) for module in model.modules()]
+        self._state = _state(model)
+        self._numbers = _numbers(model)
+
+    def matches(self, model: PreTrainedModel) -> bool:
+        """Whether the model is as it was."""
+        modules = list(model.modules())
+        return (
+            len(modules) == len(self._modules)
+            and all(known() is module for known, module in zip(self._modules, modules, strict=True))
+            and _state(model) == self._state
+            and all(map(torch.equal, _numbers(model), self._numbers))
+        )
+
+
+def _state(model: PreTrainedModel) -> list[Any]:
+    """What can be compared of modules and tensors without reading any numbers."""
+    hooks = [
+        (type(module), [*module._forward_pre_hooks], [*module._forward_hooks])
+        for module in model.modules()
+    ]
+    tensors = [
+        # Tensors made in inference mode count no versions.
+        (each.data_ptr(), each.shape, each.dtype, 0 if each.is_inference() else each._version)
+        for each in _tensors(model)
+    ]
+    return [hooks, tensors, attention_of(model)]
+
+
+def _numbers(model: nn.Module) -> list[Tensor]:
+    """Some numbers of every weight, one tensor for each device and dtype."""
+    found: dict[tuple[torch.device, torch.dtype], list[Tensor]] = defaultdict(list)
+    for tensor in _tensors(model):
+        if not tensor.is_meta:
+            found[tensor.device, tensor.dtype].append(tensor.detach().reshape(-1)[::STRIDE])
+    return [torch.cat(slices) for slices in found.values()]
+
+
+def _tensors(model: nn.Module) -> list[Tensor]:
+    return [*model.parameters(), *model.buffers()]
