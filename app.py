@@ -30,7 +30,7 @@ from playground.ui.shared.model_loading import Labs
 def main() -> None:
     """Start loading the model and serve the page until interrupted."""
     flags = parser().parse_args()
-    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers has no types here
+    transformers.logging.disable_progress_bar()
     limits = Limits(**{limit.name: getattr(flags, limit.name) for limit in fields(Limits)})
     names = dict.fromkeys([flags.model, *_names(flags.models)])
     labs = Labs(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import transformers
 
@@ -21,8 +22,8 @@ COMMANDS = (compare, strategies, models, detect, calibrate, race, recipe, config
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     options = _parser().parse_args(arguments)
-    # Its bars count weights, ours count tokens.
-    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers has no types here
+    logging: Any = transformers.logging  # its functions carry no annotations
+    logging.disable_progress_bar()  # those count weights, ours count tokens
     try:
         return int(options.command(options) or 0)
     except PlaygroundError as error:

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from engine import strategy as register
+from engine.accel import accelerated_pool
 from engine.errors import PlaygroundError
 from engine.run import Run
 from engine.strategy import Decoding
 from engine.trace import Trace
-from engine.trie import pool as pools
 from engine.trie.plain import Plain
 from engine.trie.slots import REMEMBERED
 from playground import Limits, Playground
@@ -252,7 +252,7 @@ def test_room_that_a_long_comparison_needed_is_given_back_after_some_short_ones(
 ) -> None:
     if recorded:
         as_on_a_gpu(monkeypatch)
-        monkeypatch.setattr(pools, "GRAPH_CAPACITY", 64)
+        monkeypatch.setattr(accelerated_pool, "CAPACITY", 64)
     lab = Playground(tiny("llama"))
     pool = lab._backends.trie.backend
     [expected] = lab.compare("a b", ["greedy"], max_new_tokens=8)

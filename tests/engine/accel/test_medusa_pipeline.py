@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from engine.accel import accelerated_pool
 from engine.accel import medusa_pipeline as ahead
 from engine.accel.medusa_pipeline import Ahead
 from engine.drafting import draft_tree
@@ -18,7 +19,6 @@ from engine.drafting.heads import Heads
 from engine.models.model import Model
 from engine.run_control import RunControl
 from engine.trace import Trace
-from engine.trie import pool as pools
 from playground import Limits, Playground
 from tests.heads import clueless, forgetful, knowing
 from tests.recordings import as_on_a_gpu
@@ -180,7 +180,7 @@ def test_whoever_would_be_in_its_way_keeps_it_from_going_ahead(
 def test_where_there_is_no_room_it_waits_for_the_host(
     gone: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "GRAPH_CAPACITY", 32)
+    monkeypatch.setattr(accelerated_pool, "CAPACITY", 32)
     expected = medusa(made("noisy"), SIZES[1]).text
     gone.clear()
     assert medusa(made("noisy", positions=95), SIZES[1]).text == expected

@@ -17,8 +17,12 @@ SETTINGS: dict[str, Any] = {"num_beams": 4, "max_new_tokens": 8}
 
 
 def own(kind: str) -> Any:
-    """A model that only this test has."""
-    return copy.deepcopy(tiny(kind))
+    """A model that only this test has, without hooks that other tests may have left."""
+    shared = tiny(kind)
+    module = type(shared.module)(copy.deepcopy(shared.module.config)).eval()
+    module.load_state_dict(shared.module.state_dict())
+    module.generation_config = copy.deepcopy(shared.module.generation_config)
+    return Model(shared.name, module, shared.tokenizer)
 
 
 def generated(model: Model) -> list[int]:

@@ -64,7 +64,7 @@ def test_a_small_request_is_served_beside_a_large_one(
 
 def test_recent_callers_are_waited_for_but_not_for_long() -> None:
     batching = PassBatching()
-    batching._lately.append({threading.get_ident(), -1})
+    batching._recent.append({threading.get_ident(), -1})
     batching._patience, batching._ended = 30.0, time.perf_counter()
     job = Job(cells(1))
     early = threading.Thread(target=batching.join, args=(job,))
@@ -78,7 +78,7 @@ def test_recent_callers_are_waited_for_but_not_for_long() -> None:
     assert not early.is_alive() and len(batching) == 2
     batching._patience = 0.0
     late = PassBatching()
-    late._lately.append({-1})
+    late._recent.append({-1})
     late.join(Job(cells(1)))  # returns although the other caller never comes
 
 
