@@ -40,11 +40,16 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     ),
     "a word that is several tokens": ("hi", ["greedy"], {"suppress_tokens": ["fox"]}, "single"),
     "a token id past the vocabulary": ("hi", ["greedy"], {"bad_words_ids": [[9999]]}, "token ids"),
-    "a bias without a number": ("hi", ["greedy"], {"sequence_bias": {"a": "b"}}, "a number for"),
+    "a bias without a number": (
+        "hi",
+        ["greedy"],
+        {"sequence_bias": {"a": "b"}},
+        "it must be a number",
+    ),
     "an unknown watermark": ("hi", ["greedy"], {"watermarking_config": {"x": 1}}, "watermark"),
     "an empty stop string": ("hi", ["greedy"], {"stop_strings": [""]}, "stop_strings"),
     "a chat without a template": ([{"role": "user", "content": "hi"}], ["greedy"], {}, "template"),
-    "not a chat": ([{"text": "hi"}], ["greedy"], {}, "a chat is a list"),
+    "not a chat": ([{"text": "hi"}], ["greedy"], {}, "a chat message is"),
 }
 
 
