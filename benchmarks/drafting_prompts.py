@@ -1,7 +1,4 @@
-"""Prompts that drafts are measured on: written for the benchmark, and nothing was trained on them.
-
-Knows prompts. Refuses to know who goes on from them.
-"""
+"""Prompts for the benchmark of drafters; no drafter was trained on them."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Mapping, Sequence
 Prompt = str | list[dict[str, str]]
 
 
-def _asked(text: str) -> Prompt:
+def _chat(text: str) -> Prompt:
     return [{"role": "user", "content": text}]
 
 
@@ -37,20 +34,20 @@ _RECIPE = (
 
 PROMPTS: Mapping[str, Sequence[Prompt]] = {
     "chat": [
-        _asked("My neighbour plays the trumpet every evening. How can I talk to him about it?"),
-        _asked("What is the difference between a lake and a pond?"),
-        _asked("Give me three ideas for a rainy Sunday with two small children."),
-        _asked("Why do cats purr?"),
+        _chat("My neighbour plays the trumpet every evening. How can I talk to him about it?"),
+        _chat("What is the difference between a lake and a pond?"),
+        _chat("Give me three ideas for a rainy Sunday with two small children."),
+        _chat("Why do cats purr?"),
     ],
     "summary": [
-        _asked(f"Summarize this text in two or three sentences.\n\n{_BRIDGE}"),
-        _asked(f"What are the main points of the following text?\n\n{_BEES}"),
-        _asked(f"Summarize the following recipe briefly.\n\n{_RECIPE}"),
+        _chat(f"Summarize this text in two or three sentences.\n\n{_BRIDGE}"),
+        _chat(f"What are the main points of the following text?\n\n{_BEES}"),
+        _chat(f"Summarize the following recipe briefly.\n\n{_RECIPE}"),
     ],
     "code": [
         "def is_palindrome(text):\n    ",
         "import csv\n\n\ndef read_rows(path):\n    ",
-        _asked("Write a Python function that counts how often each word occurs in a text."),
+        _chat("Write a Python function that counts how often each word occurs in a text."),
     ],
     "story": [
         "The lighthouse keeper had not spoken to anyone for eleven days when",
@@ -60,8 +57,8 @@ PROMPTS: Mapping[str, Sequence[Prompt]] = {
 }
 
 COPIES: Sequence[Prompt] = [
-    _asked(f"Repeat the following text word for word.\n\n{_BRIDGE}"),
-    _asked(f"Copy this text exactly, and change nothing.\n\n{_RECIPE}"),
+    _chat(f"Repeat the following text word for word.\n\n{_BRIDGE}"),
+    _chat(f"Copy this text exactly, and change nothing.\n\n{_RECIPE}"),
     "Original:\n"
     "total = 0\nfor price in prices:\n    total = total + price\nprint(total)\n"
     "average = total / len(prices)\nprint(average)\n\nThe same once more:\ntotal = 0\n"

@@ -1,10 +1,10 @@
-"""How fast the page is, in a real browser: its start, the first token, and steps while they come.
+"""Measures the page in a real browser: start, first token, and the delay of streamed steps.
 
     python benchmarks/page.py [--columns 4 6] [--rates 10 20] [--steps 50 300] [--json FILE]
 
-First the real page with the embedded model loaded, then a scripted lab that writes steps at a fixed
-rate (see scripted.py). Browser and server share this machine and its clock: the delay of a step is
-from when the server wrote it to the end of the frame that shows it. Needs Chromium and playwright.
+First the real page with the embedded model, then a scripted playground that emits steps at a fixed
+rate (``scripted.py``). Browser and server share a clock: the delay of a step is the time from its
+creation on the server to the end of the frame that shows it. Needs Chromium and playwright.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# The repository is run from its folder, it is not an installed package.
+# The scripts run from the repository, which is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
@@ -53,18 +53,18 @@ def main() -> None:
         result["browser"] = f"Chromium {browser.version}"
         if options.repeat:
             result["page"] = real(browser, options.repeat)
-            told(result["page"], "The real page")
+            show(result["page"], "The real page")
         if options.columns:
             result |= scripted(browser, options)
             table(result["streams"])
-            told(result["stop"], "Stop, at 20 scripted steps a second")
+            show(result["stop"], "Stop, at 20 scripted steps a second")
         browser.close()
     if options.json:
         options.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def machine() -> str:
-    """What was measured on; another program at work spoils all of it, hence the load."""
+    """Describe the machine and its load, as other programs distort the measurement."""
     cpu = subprocess.run(["lscpu"], capture_output=True, text=True, check=False).stdout
     names = [line.split(":", 1)[1].strip() for line in cpu.splitlines() if "Model name" in line]
     name = names[0] if names else platform.processor()
@@ -77,12 +77,12 @@ def load() -> str:
 
 @contextmanager
 def visit(browser: Browser, address: str) -> Iterator[tuple[Page, CDPSession]]:
-    """The page in a browser that has seen nothing yet, and the wire to its tools."""
+    """Open the page with an empty browser cache; yield it with a developer-tools session."""
     context = browser.new_context(viewport={"width": 1400, "height": 1000})
     page = context.new_page()
     tools = context.new_cdp_session(page)
     tools.send("Network.enable")
-    tools.send("Performance.enable", {"timeDomain": "threadTicks"})  # others' work does not count
+    tools.send("Performance.enable", {"timeDomain": "threadTicks"})  # CPU time of its thread
     page.goto(address, wait_until="commit")
     yield page, tools
     context.close()
@@ -92,7 +92,7 @@ def visit(browser: Browser, address: str) -> Iterator[tuple[Page, CDPSession]]:
 
 
 def real(browser: Browser, repeat: int) -> dict[str, Any]:
-    """Several visits, after one that only warms the model."""
+    """Measure several visits, after one that warms up the model."""
     with serving("app.py", "--port", "{port}") as address:
         return summary([visited(browser, address) for _ in range(repeat + 1)][1:])
 
@@ -110,10 +110,10 @@ def summary(visits: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def visited(browser: Browser, address: str) -> dict[str, float]:
-    """One visit: the page arrives, a run begins and is stopped."""
+    """Measure one visit: load the page, start a run and stop it."""
     with visit(browser, address) as (page, tools):
         sizes: list[float] = []
-        tools.on("Network.loadingFinished", lambda told: sizes.append(told["encodedDataLength"]))
+        tools.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
         usable = page.wait_for_function(f"document.querySelector('{READY}') && performance.now()")
         start = {"requests": len(sizes), "kB": sum(sizes) / 1000, "usable_ms": usable.json_value()}
         start["first_paint_ms"] = page.evaluate(
@@ -155,7 +155,7 @@ def stopped(browser: Browser, address: str) -> dict[str, float]:
 
 
 def streamed(browser: Browser, address: str, columns: int, rate: int, steps: int) -> dict[str, Any]:
-    """One stream from Run to its end, as the browser saw it."""
+    """Measure one stream from Run to its end in the browser."""
     with visit(browser, address) as (page, tools):
         page.wait_for_selector(READY)
         while (cards := page.locator(".card").count()) < columns:
@@ -169,7 +169,7 @@ def streamed(browser: Browser, address: str, columns: int, rate: int, steps: int
         page.wait_for_timeout(500)
         page.evaluate(WATCH)
         wire: list[int] = []
-        tools.on("Network.dataReceived", lambda told: wire.append(told["dataLength"]))
+        tools.on("Network.dataReceived", lambda event: wire.append(event["dataLength"]))
         before = measured(tools)
         with running(page):
             pass
@@ -194,7 +194,7 @@ def streamed(browser: Browser, address: str, columns: int, rate: int, steps: int
 
 
 def used(page: Page) -> None:
-    """A run before, with its figures drawn: a page that has been used is slower than a new one."""
+    """Run once and draw the figures: a used page is slower than a new one."""
     page.fill("#prompt textarea", "20 steps a second, 10 steps")
     page.get_by_role("tab", name="Charts").click()
     with running(page):
@@ -208,10 +208,10 @@ def measured(tools: CDPSession) -> dict[str, float]:
     return {each["name"]: each["value"] for each in tools.send("Performance.getMetrics")["metrics"]}
 
 
-# --- what is printed -----------------------------------------------------------------
+# --- output -----------------------------------------------------------------
 
 
-def told(measured: dict[str, Any], title: str) -> None:
+def show(measured: dict[str, Any], title: str) -> None:
     print(f"\n{title}, {measured['visits']} visits, {measured['load']}: median, worst")
     for name, value in measured["median"].items():
         print(f"  {name:<20}{value:>8.0f}{measured['worst'][name]:>8.0f}")

@@ -1,10 +1,10 @@
-"""The page on a lab that writes steps at a fixed rate, so that only the page is measured.
+"""Serves the page with a playground that emits steps at a fixed rate, to measure the page alone.
 
     python benchmarks/scripted.py PORT
 
-The prompt says how fast and how long: `20 steps a second, 300 steps`. Steps are as large as those
-of a real model: two processors, eighteen candidates, and one column of four beams with their pruned
-candidates. Every step notes when it was written, which a browser on the same machine can compare.
+The prompt sets rate and length: `20 steps a second, 300 steps`. Steps are as large as those of a
+real model: two processors, eighteen candidates, and one column of four beams with their pruned
+candidates. Every step carries its creation time, which a browser on the same machine can compare.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-# The repository is run from its folder, it is not an installed package.
+# The scripts run from the repository, which is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from transformers import GenerationConfig
@@ -48,36 +48,36 @@ SHARE = 1 / sum(1 / (place + 1) for place in range(KEPT + CUT))
 
 
 class Lab:
-    """What the page asks of a lab; the last of several columns is the one with beams."""
+    """The part of `Playground` that the page uses; the last column has beams."""
 
     model = SimpleNamespace(
         name="scripted", module=SimpleNamespace(generation_config=GenerationConfig())
     )
 
     def offered(self) -> Any:
-        """Every strategy."""
+        """Return every strategy."""
         return registered()
 
     backend_status = BackendStatus("scripted", None, (), ())
 
     def defaults(self, strategy: str) -> dict[str, Any]:
-        """What a card's controls show."""
+        """Return the defaults of a strategy's settings."""
         return {name: known.default for name, known in find(strategy).own_settings.items()}
 
     def configuration(self, choice: tuple[str, dict[str, Any]], **shared: Any) -> GenerationConfig:
-        """What the tab with configurations shows."""
+        """Return the generation config of a run."""
         return generation_configs.configured(GenerationConfig(), find(choice[0]), choice[1])
 
     def stream(
         self, prompt: str, runs: Sequence[Any], *, stop: RunControl, **shared: Any
     ) -> Iterator[Update]:
-        """Steps at the rate the prompt asks for."""
+        """Emit steps at the rate in the prompt."""
         rate, length = map(int, re.findall(r"\d+", prompt))
         return written(len(runs), rate, length, stop)
 
 
 def written(columns: int, rate: int, length: int, stop: RunControl) -> Iterator[Update]:
-    """Every column's news, one step after the other, each when it is due."""
+    """Yield the updates of all columns, step by step, each at its time."""
     steps: list[list[Step]] = [[] for _ in range(columns)]
     leads: list[list[int]] = [[] for _ in range(columns)]
     began = time.monotonic()
@@ -96,14 +96,14 @@ def written(columns: int, rate: int, length: int, stop: RunControl) -> Iterator[
 
 
 def chain(before: list[Step], leads: list[int], tick: int) -> list[Step]:
-    """One more token."""
+    """Return the next step of a chain."""
     id = len(before)
     leads.append(id)
     return [step(id, id - 1 if id else None, tick, "chosen", distribution(tick))]
 
 
 def beams(before: list[Step], leads: list[int], tick: int) -> list[Step]:
-    """The children of every beam: as many kept as there are beams, as many pruned."""
+    """Return two children of every beam, one kept and one pruned."""
     running = [item.id for item in before if item.tick == tick - 1 and item.event == "chosen"]
     fresh = []
     for beam, parent in enumerate(running or [None] * BEAMS):
@@ -121,13 +121,13 @@ def step(
 ) -> Step:
     chosen = given.candidates[0 if event == "chosen" else 1]
     raw, final = math.log(chosen.raw), math.log(chosen.final)
-    told = {**notes, "written": time.time()}
+    timed = {**notes, "written": time.time()}
     token = chosen.token
-    return Step(id, parent, tick, token, token.text, event, raw, final, 1, given, told)
+    return Step(id, parent, tick, token, token.text, event, raw, final, 1, given, timed)
 
 
 def distribution(seed: int) -> Distribution:
-    """Probabilities that fall as 1, 1/2, 1/3 …; the second processor cuts the last six."""
+    """Probabilities proportional to 1, 1/2, 1/3 …; the second processor removes the last six."""
     candidates = []
     for place in range(KEPT + CUT):
         raw = SHARE / (place + 1)

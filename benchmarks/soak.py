@@ -1,12 +1,11 @@
-"""Random comparisons for a long time, some broken off: memory must not grow with their number.
+"""Runs random comparisons for a long time and checks that memory does not grow.
 
     python benchmarks/soak.py [--minutes 30] [--visitors 3] [--json FILE]
 
-Visitors run comparisons of random strategies, prompts and lengths on one lab, one after the other;
-a third of them is cancelled on the way, some are left without a word. Twenty times along the way,
-between comparisons, the process's memory and the cells that are still held are noted. The second
-half of the notes is compared with the first, and a line is laid through all but the first two.
-Needs torch and transformers only.
+Threads run comparisons of random strategies, prompts and lengths on one playground; a quarter is
+cancelled, a quarter abandoned. Twenty times, the memory of the process and the cache positions in
+use are sampled. The second half of the samples is compared with the first, and a line is fitted to
+all but the first two. Needs torch and transformers only.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-# The repository is run from its folder, it is not an installed package.
+# The scripts run from the repository, which is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from engine.settings import Limits
 from playground import Playground
 
-NOTES = 20
+SAMPLES = 20
 RUNS: list[Any] = [
     "greedy",
     ("sample", {"top_p": 0.9}),
@@ -74,31 +73,31 @@ def main() -> None:
     ]
     for thread in threads:
         thread.start()
-    notes: list[dict[str, Any]] = []
-    for _ in range(NOTES):
-        time.sleep(options.minutes * 60 / NOTES)
+    samples: list[dict[str, Any]] = []
+    for _ in range(SAMPLES):
+        time.sleep(options.minutes * 60 / SAMPLES)
         done = sum(count.total() for count in ends)
-        notes.append({"comparisons": done, "memory_MB": memory(), "cells": cells(lab)})
-        # Not gc.get_objects(): it sees tuples half done, and whoever is building one then fails.
-        notes[-1]["blocks"] = sys.getallocatedblocks()
-        print("  ".join(f"{name} {value}" for name, value in notes[-1].items()), flush=True)
+        samples.append({"comparisons": done, "memory_MB": memory(), "cells": cells(lab)})
+        # Not gc.get_objects(): it exposes tuples under construction, which breaks other threads.
+        samples[-1]["blocks"] = sys.getallocatedblocks()
+        print("  ".join(f"{name} {value}" for name, value in samples[-1].items()), flush=True)
     over.set()
     for thread in threads:
         thread.join()
     gc.collect()
-    told = dict(sum(ends, Counter()))
-    end = {"comparisons": sum(told.values()), **told, "memory_MB_at_first": began}
-    report(notes, {**end, "cells_at_the_end": cells(lab)}, options.minutes, options.json)
+    counts = dict(sum(ends, Counter()))
+    end = {"comparisons": sum(counts.values()), **counts, "memory_MB_at_first": began}
+    report(samples, {**end, "cells_at_the_end": cells(lab)}, options.minutes, options.json)
 
 
 def report(
-    notes: list[dict[str, Any]], end: dict[str, Any], minutes: float, file: Path | None
+    samples: list[dict[str, Any]], end: dict[str, Any], minutes: float, file: Path | None
 ) -> None:
-    half, settled = len(notes) // 2, [note["memory_MB"] for note in notes[2:]]
-    per_note = statistics.linear_regression(range(len(settled)), settled).slope
+    half, settled = len(samples) // 2, [sample["memory_MB"] for sample in samples[2:]]
+    per_sample = statistics.linear_regression(range(len(settled)), settled).slope
     first, second = (
-        statistics.median(note["memory_MB"] for note in part)
-        for part in (notes[2:half], notes[half:])
+        statistics.median(sample["memory_MB"] for sample in part)
+        for part in (samples[2:half], samples[half:])
     )
     result = {
         "machine": platform.machine(),
@@ -106,16 +105,16 @@ def report(
         "memory_MB_first_half": first,
         "memory_MB_second_half": second,
         "grown_by": round(second / first - 1, 4),
-        "MB_per_hour": round(per_note * len(notes) * 60 / minutes, 1),
+        "MB_per_hour": round(per_sample * len(samples) * 60 / minutes, 1),
     }
     for name, value in result.items():
         print(f"{name:<22} {value}")
     if file:
-        file.write_text(json.dumps({**result, "notes": notes}, indent=2) + "\n")
+        file.write_text(json.dumps({**result, "samples": samples}, indent=2) + "\n")
 
 
 def visit(lab: Playground, number: int, over: threading.Event, ends: Counter[str]) -> None:
-    """Run comparisons until it is over, and count how they ended."""
+    """Run comparisons until ``over`` is set, and count how they ended."""
     chance = random.Random(number)
     while not over.is_set():
         prompt = " ".join(chance.choices(WORDS, k=chance.randint(2, 60)))
@@ -132,13 +131,13 @@ def visit(lab: Playground, number: int, over: threading.Event, ends: Counter[str
 
 
 def memory() -> int:
-    """MB this process has in memory now."""
+    """Return the resident memory of this process in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 // 2**20
 
 
 def cells(lab: Playground) -> int:
-    """Positions of the pool that somebody holds."""
+    """Return the positions of the key/value pool in use."""
     return int(lab._backends.trie.backend.used)  # type: ignore[attr-defined]
 
 

@@ -1,14 +1,13 @@
-"""Every drafter against plain greedy decoding by the same engine, and against transformers.
+"""Measures the speed-up of every drafter over greedy decoding, and compares with transformers.
 
     python benchmarks/speculative.py [--model smollm2] [--device cuda] [--dtype bfloat16]
         [--tokens 64] [--repeat 2] [--kinds chat,story] [--prompts 4] [--drafters medusa]
         [--set num_assistant_tokens=4] [--json FILE]
 
-All ways write the same texts in this one process, in turn, and the best of each counts; what
-reading the prompt takes is left out everywhere. The prompts are the benchmark's own: nothing was
-trained on them. In the end transformers' assisted generation writes some of them with the same
-target and draft, on the model as transformers loads it and on the one the engine has made quicker.
-``--model`` may be a folder with SmolLM2-135M-Instruct. Needs torch and transformers only.
+All drafters run on the same prompts in turn, in one process; the best time of each counts, without
+the time of reading the prompt. Nothing was trained on these prompts. At the end transformers'
+assisted generation runs on some of them with the same target and draft model. ``--model`` may be a
+folder with SmolLM2-135M-Instruct. Needs torch and transformers only.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# The repository is run from its folder, it is not an installed package.
+# The scripts run from the repository, which is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import strategies
@@ -49,15 +48,15 @@ PLAIN = "greedy"
 
 
 class Measured(NamedTuple):
-    """The best run of one way on one prompt."""
+    """The fastest run of one drafter on one prompt."""
 
     seconds: float
     trace: Trace
-    equal: bool  # it wrote what plain decoding wrote
+    equal: bool  # same tokens as plain decoding
 
     @property
     def tokens(self) -> int:
-        """How many it wrote."""
+        """The number of new tokens."""
         return len(self.trace.sequences[0].token_ids)
 
 
@@ -65,15 +64,15 @@ def main() -> None:
     options = parsed()
     model = loading.load(options.model, device=options.device, dtype=options.dtype)
     lab = Playground(model)
-    ways = offered(lab, dict(assignment(text) for text in options.set))
+    ways = available(lab, dict(assignment(text) for text in options.set))
     wanted = options.drafters.split(",") if options.drafters else list(ways)
     ways = {name: way for name, way in ways.items() if name in (PLAIN, *wanted)}
     kinds = {**PROMPTS, "copy-heavy": COPIES}
     chosen = options.kinds.split(",") if options.kinds else list(kinds)
-    if model.device.type == "cuda":  # what is recorded once is recorded before the clock starts
+    if model.device.type == "cuda":  # captures CUDA graphs before the measurement
         measured(lab, ways, kinds[chosen[0]][0], options)
     rows: list[dict[str, Any]] = []
-    print(f"{'kind':12}{'way':24}tokens/s  times plain  accepted  tokens/pass  equal texts")
+    print(f"{'kind':12}{'drafter':24}tokens/s  speed-up  accepted  tokens/pass  equal texts")
     for kind in chosen:
         prompts = kinds[kind][: options.prompts]
         found = [measured(lab, ways, prompt, options) for prompt in prompts]
@@ -106,16 +105,16 @@ def parsed() -> argparse.Namespace:
     arguments.add_argument("--tokens", type=int, default=64)
     arguments.add_argument("--repeat", type=int, default=2)
     arguments.add_argument("--kinds", default="")
-    arguments.add_argument("--prompts", type=int, default=4, help="of each kind, at most")
-    arguments.add_argument("--drafters", default="", help="these alone, with commas")
-    arguments.add_argument("--set", action="append", default=[], help="of what a model drafts for")
+    arguments.add_argument("--prompts", type=int, default=4, help="most prompts of each kind")
+    arguments.add_argument("--drafters", default="", help="drafters to run, comma-separated")
+    arguments.add_argument("--set", action="append", default=[], help="drafter setting, NAME=VALUE")
     arguments.add_argument("--no-transformers", action="store_true")
     arguments.add_argument("--json", type=Path)
     return arguments.parse_args()
 
 
-def offered(lab: Playground, further: dict[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Plain decoding and every drafter that is there, with those of some settings that it has."""
+def available(lab: Playground, settings: dict[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return plain decoding and every available drafter, with those ``settings`` that it has."""
     drafters = ["prompt_lookup", "early_exit"]
     if lab.defaults("speculative")["assistant_model"]:
         drafters.append("speculative")
@@ -126,7 +125,7 @@ def offered(lab: Playground, further: dict[str, Any]) -> dict[str, tuple[str, di
     ways: dict[str, tuple[str, dict[str, Any]]] = {PLAIN: (PLAIN, {})}
     for name in drafters:
         known = lab.defaults(name)
-        chosen = {key: value for key, value in further.items() if key in known}
+        chosen = {key: value for key, value in settings.items() if key in known}
         ways[name] = (name, chosen)
     return ways
 
@@ -137,7 +136,7 @@ def measured(
     prompt: Prompt,
     options: argparse.Namespace,
 ) -> dict[str, Measured]:
-    """Each way's best run on a prompt; the first of each reads the prompt and does not count."""
+    """Return the best run of each drafter on a prompt; the first run of each does not count."""
     best: dict[str, Measured] = {}
     for turn in range(options.repeat + 1):
         for name, way in ways.items():
@@ -145,15 +144,15 @@ def measured(
                 lambda way=way: lab.compare(prompt, [way], max_new_tokens=options.tokens)
             )
             assert trace.error is None, trace.error
-            told = best.get(PLAIN, Measured(0.0, trace, True)).trace
-            equal = trace.sequences[0].token_ids == told.sequences[0].token_ids
+            plain = best.get(PLAIN, Measured(0.0, trace, True)).trace
+            equal = trace.sequences[0].token_ids == plain.sequences[0].token_ids
             if turn <= 1 or seconds < best[name].seconds:
                 best[name] = Measured(seconds, trace, equal)
     return best
 
 
 def row(kind: str, name: str, found: Sequence[dict[str, Measured]]) -> dict[str, Any]:
-    """A line of the table: one way on all prompts of a kind."""
+    """Return a row of the table: one drafter on all prompts of a kind."""
     runs, plain = [each[name] for each in found], [each[PLAIN] for each in found]
     fates = Counter(step.notes.get("verdict") for run in runs for step in run.trace.steps)
     passes = sum(run.trace.forward_passes for run in runs)
@@ -177,7 +176,7 @@ def row(kind: str, name: str, found: Sequence[dict[str, Measured]]) -> dict[str,
 
 
 def together(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The same over all kinds but the copy-heavy one, which is for prompt lookup alone."""
+    """Return the row over all kinds but the copy-heavy one, which only suits prompt lookup."""
     counted = [line for line in lines if line["kind"] in PROMPTS] or lines
     first = counted[0]
     sums = {key: sum(line[key] for line in counted) for key in _SUMS}
@@ -205,7 +204,7 @@ def show(line: dict[str, Any]) -> None:
     accepted = "-" if line["acceptance"] is None else f"{line['acceptance']:.0%}"
     print(
         f"{line['kind']:12}{line['way']:24}{line['tokens_per_second']:8}"
-        f"{line['times_plain']:13}{accepted:>10}{line['tokens_per_pass']:13}"
+        f"{line['times_plain']:10}{accepted:>10}{line['tokens_per_pass']:13}"
         f"{line['equal']:>9} of {line['prompts']}",
         flush=True,
     )
@@ -217,7 +216,7 @@ def against_transformers(
     prompts: Sequence[Prompt],
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Assisted generation with the same target and draft, by the engine and by transformers."""
+    """Compare assisted generation with the same target and draft: engine and transformers."""
     loaded = as_loaded(lab.model)
     seconds, tokens = Counter[str](), Counter[str]()
     for prompt in prompts:
@@ -231,7 +230,7 @@ def against_transformers(
         best: dict[tuple[str, int], tuple[float, int]] = {}
         for _ in range(options.repeat + 1):
             for name, work in works.items():
-                for count in (1, options.tokens):  # one token tells what the prompt takes
+                for count in (1, options.tokens):  # one token measures the prompt
                     took = timed(lambda work=work, count=count: work(count))
                     best[name, count] = min(best.get((name, count), took), took)
         for name in works:
@@ -240,7 +239,7 @@ def against_transformers(
     rates = {name: round(tokens[name] / seconds[name], 1) for name in seconds}
     for name, rate in rates.items():
         ratio = round(rates["engine"] / rate, 2)
-        print(f"{'assisted':12}{name:28}{rate:8} tokens/s   engine is {ratio} times as fast")
+        print(f"{'assisted':12}{name:28}{rate:8} tokens/s   engine: {ratio}x")
     return rates
 
 
@@ -250,11 +249,11 @@ def written(lab: Playground, prompt: Prompt, way: tuple[str, dict[str, Any]], co
 
 
 def assisted(model: Model, ids: torch.Tensor, own: dict[str, Any] | None, count: int) -> int:
-    """How many tokens `generate` writes, with the trained draft or without."""
+    """Return how many tokens `generate` writes, with or without the trained draft model."""
     draft = {}
     if own is not None:
         module: Any = trained.draft(model).module
-        for name, value in own.items():  # transformers asks the draft model how to draft
+        for name, value in own.items():  # transformers reads the settings from the draft model
             setattr(module.generation_config, name, value)
         draft = {"assistant_model": module}
     mask = torch.ones_like(ids)
@@ -265,14 +264,14 @@ def assisted(model: Model, ids: torch.Tensor, own: dict[str, Any] | None, count:
 
 
 def as_loaded(model: Model) -> Model:
-    """The same model as transformers loads it."""
+    """Return the same model as transformers loads it."""
     auto: Any = AutoModelForCausalLM
     module = auto.from_pretrained(model.module.name_or_path, dtype=model.module.dtype)
     return Model(model.name, module.to(model.device), model.tokenizer)
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds a call took, and what it gave; a GPU's queue is waited for."""
+    """Return the seconds a call took and its result, with the GPU's queue drained."""
     synchronize()
     start = time.perf_counter()
     result = work()

@@ -1,11 +1,10 @@
-"""Many visitors at once: what all of them get together, and how long each waits for a first token.
+"""Measures throughput and time to the first token with many concurrent visitors.
 
     python benchmarks/visitors.py [--visitors 1 2 4 8 16] [--tokens 32] [--json FILE]
 
-Every visitor is a thread that runs a comparison of its own, on a prompt of its own, as the page
-does it; all begin at the same moment. The model is loaded and warm. One visitor alone is the
-measure: tokens a second of all together, and the worst wait for a first token, are told as
-multiples of theirs. Needs torch and transformers only.
+Every visitor is a thread with its own comparison and its own prompt, as on the page; all start at
+the same moment on a warm model. Total tokens per second and the longest time to a first token are
+also given relative to a single visitor. Needs torch and transformers only.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# The repository is run from its folder, it is not an installed package.
+# The scripts run from the repository, which is not an installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playground import Playground
@@ -32,7 +31,7 @@ RUNS = ["greedy", ("sample", {"top_p": 0.9})]
 
 
 class Visit(NamedTuple):
-    """What one visitor saw."""
+    """The measurements of one visitor."""
 
     first: float  # seconds to the first token
     tokens: int
@@ -62,12 +61,12 @@ def main() -> None:
 
 
 def crowd(lab: Playground, count: int, tokens: int, salt: str) -> dict[str, Any]:
-    """So many visitors at once."""
+    """Run ``count`` visitors at once."""
     visits: list[Visit] = []
     gate = threading.Barrier(count + 1)
 
     def visit(number: int) -> None:
-        prompt = f"{salt}{number} {PROMPTS[number % len(PROMPTS)]}"  # nobody's prompt is known yet
+        prompt = f"{salt}{number} {PROMPTS[number % len(PROMPTS)]}"  # not in the cache yet
         gate.wait()
         begun, first, traces = time.perf_counter(), 0.0, []
         for update in lab.stream(prompt, RUNS, max_new_tokens=tokens, seed=number):

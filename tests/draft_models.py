@@ -1,4 +1,4 @@
-"""Models for tests of speculation: tiny targets, and drafts that suit them well, badly, or not."""
+"""Tiny target models and draft models for tests of speculative decoding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLAIN = {chr(code) for code in range(33, 127)}
 
 @cache
 def draft(kind: str, how: str) -> Any:
-    """A draft for a tiny model, of the same kind: much like it, nothing like it, its opposite."""
+    """A draft model for a tiny model: similar (good), unrelated (bad) or opposite (adversarial)."""
     torch.manual_seed(8 if how == "bad" else 7)
     module = KINDS[kind]()
     if how == "good":
@@ -35,14 +35,14 @@ def draft(kind: str, how: str) -> Any:
     if how == "adversarial":
         head = module.get_output_embeddings()
         opposite = nn.Linear(head.in_features, head.out_features, bias=False)
-        opposite.weight.data = -head.weight.data  # likes least what the target likes most
+        opposite.weight.data = -head.weight.data  # prefers what the target likes least
         module.set_output_embeddings(opposite)
     return replace(tiny(kind), name=f"{kind}, {how}", module=module.eval())
 
 
 @cache
 def deep(layers: int, *, tied: bool = False) -> Any:
-    """A Llama of this many layers; tied, its output matrix is its embedding."""
+    """A Llama with this many layers, optionally with tied embeddings."""
     torch.manual_seed(7)
     shape = {**SHAPE, "num_hidden_layers": layers, "tie_word_embeddings": tied}
     module = LlamaForCausalLM(LlamaConfig(**shape, **TOKENS)).eval()
@@ -51,7 +51,7 @@ def deep(layers: int, *, tied: bool = False) -> Any:
 
 @cache
 def padded(rows: int) -> Any:
-    """A Llama whose vocabulary has this many rows that its tokenizer knows nothing of."""
+    """A Llama whose vocabulary has this many rows more than its tokenizer."""
     torch.manual_seed(9)
     module = LlamaForCausalLM(LlamaConfig(**{**SHAPE, "vocab_size": SIZE + rows}, **TOKENS)).eval()
     return replace(tiny("llama"), name=f"padded by {rows}", module=module)
@@ -59,7 +59,7 @@ def padded(rows: int) -> Any:
 
 @cache
 def readable(reverse: bool = False) -> Any:
-    """A Llama that writes plain ASCII; reversed, the same with its vocabulary in another order."""
+    """A Llama that writes plain ASCII, optionally with its vocabulary in reverse order."""
     torch.manual_seed(7)
     module = LlamaForCausalLM(LlamaConfig(**SHAPE, **TOKENS)).eval()
     plain = torch.tensor([token in PLAIN for token in WORDS])
@@ -78,9 +78,11 @@ def readable(reverse: bool = False) -> Any:
 
 
 def train(target: Model, folder: Path, patch: pytest.MonkeyPatch, *, kept: int = 150) -> None:
-    """Have files as if a draft, heads and an exit had been trained for a tiny Llama: its own first
-    layer, and behind that heads and an exit that know nothing. Only the last tokens of its
-    vocabulary are scored."""
+    """Save a draft model, heads and an exit for a tiny Llama, as if they had been trained.
+
+    The draft model is the target's first layer; heads and exit are random. All of them score only
+    the last ``kept`` tokens of the vocabulary.
+    """
     module: Any = target.module
     embedding, output = module.model.embed_tokens.weight.data, module.lm_head.weight.data
     ids = torch.arange(len(output) - kept, len(output), dtype=torch.int32)

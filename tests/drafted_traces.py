@@ -1,4 +1,4 @@
-"""Traces of drafts: from real runs of tiny models with every drafter there is, and made by hand."""
+"""Traces of speculative runs: real ones of tiny models with every drafter, and hand-made ones."""
 
 from __future__ import annotations
 
@@ -30,45 +30,45 @@ DRAFTERS: dict[str, tuple[Any, str, dict[str, Any]]] = {
 
 
 def choice(name: str, **further: Any) -> tuple[str, dict[str, Any]]:
-    """A drafter as a lab is asked for it."""
+    """Return a drafter as an argument of `Playground.compare`."""
     _, strategy, settings = DRAFTERS[name]
     known = {
         "good": draft("llama", "good"),
         "bad": draft("llama", "bad"),
         "reversed": readable(True),
     }
-    asked = {**settings, **further}
-    if "assistant_model" in asked:
-        asked["assistant_model"] = known[asked["assistant_model"]]
-    return strategy, asked
+    values = {**settings, **further}
+    if "assistant_model" in values:
+        values["assistant_model"] = known[values["assistant_model"]]
+    return strategy, values
 
 
 @cache
 def drafted(name: str, do_sample: bool = False, tokens: int = 24) -> Trace:
-    """A run of a drafter."""
+    """Return the trace of a run with a drafter."""
     model, _, _ = DRAFTERS[name]
-    asked = choice(name, do_sample=do_sample)
-    [trace] = Playground(model()).compare(PROMPT, [asked], max_new_tokens=tokens, seed=3)
+    run = choice(name, do_sample=do_sample)
+    [trace] = Playground(model()).compare(PROMPT, [run], max_new_tokens=tokens, seed=3)
     assert trace.error is None
     return trace
 
 
 @cache
 def plain(name: str, tokens: int = 24) -> Trace:
-    """The same model without drafts."""
+    """Return the trace of the same model without a drafter."""
     model, _, _ = DRAFTERS[name]
     [trace] = Playground(model()).compare(PROMPT, ["greedy"], max_new_tokens=tokens)
     return trace
 
 
 def step(id: int, parent: int | None, tick: int, text: str, **notes: Any) -> Step:
-    """A step of a round, told by its notes."""
-    told = Token(100 + id, text)
-    return Step(id, parent, tick, told, text, "chosen", -0.5, -0.5, 1, GIVEN, notes)
+    """Return a step of a round with these notes."""
+    token = Token(100 + id, text)
+    return Step(id, parent, tick, token, text, "chosen", -0.5, -0.5, 1, GIVEN, notes)
 
 
 def tree() -> Trace:
-    """Three rounds: a plain one, a tree of drafts of which a branch is kept, a chain that is lost.
+    """Three rounds: a plain one, a draft tree with one accepted branch, and a rejected chain.
 
     0 a ─┬─ 1 b ─┬─ 3 d ── 6 f (bonus) ── 7 g (rejected) ── 8 h (ignored)
          │       └─ 4 e (rejected)     └─ 9 i (resampled)
@@ -108,7 +108,7 @@ def tree() -> Trace:
 
 
 def cut_short(trace: Trace) -> Trace:
-    """The same trace with its last round drafted and not judged."""
+    """Return the trace cancelled before its last round was verified."""
     last = max(one.notes.get("round", 0) for one in trace.steps)
     kept = [one for one in trace.steps if one.notes.get("round") != last]
     drafts = [

@@ -1,4 +1,4 @@
-"""Draft heads for tests: some that know nothing, and some that know what their model will say."""
+"""Draft heads for tests: random ones, and ones that predict their model correctly."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.tiny import SHAPE, TOKENS, tiny
 
 
 def weights(model: Model) -> tuple[Tensor, Tensor]:
-    """A model's embeddings and its output matrix."""
+    """Return a model's embeddings and output matrix."""
     module: Any = model.module
     embedding = module.get_input_embeddings().weight.detach()
     return embedding, module.get_output_embeddings().weight.detach()
 
 
 def clueless(model: Model, depth: int = 3, kept: int | None = None) -> Heads:
-    """Heads with random weights, of the last tokens of the vocabulary where not of all."""
+    """Heads with random weights that score the last ``kept`` tokens, by default all."""
     torch.manual_seed(3)
     embedding, output = weights(model)
     ids = torch.arange(len(output) - (kept or len(output)), len(output))
@@ -32,7 +32,7 @@ def clueless(model: Model, depth: int = 3, kept: int | None = None) -> Heads:
 
 @cache
 def forgetful(memory: float = 0.0) -> Model:
-    """A Llama in which the last token matters alone; with a memory, the others somewhat."""
+    """A Llama that depends on the last token only, or with ``memory`` slightly on earlier ones."""
     torch.manual_seed(11)
     module = LlamaForCausalLM(LlamaConfig(**SHAPE, **TOKENS)).eval()
     for layer in module.model.layers:
@@ -42,23 +42,23 @@ def forgetful(memory: float = 0.0) -> Model:
 
 
 class Knowing(Heads):
-    """Heads that say what a forgetful model says behind a token, more or less."""
+    """Heads that predict what a forgetful model continues a token with."""
 
     norm: Any
     noise: Tensor
 
     def state(self, depth: int, states: Tensor, tokens: Tensor) -> Tensor:
-        """The state after a token, which is all that matters."""
+        """The state after a token, which depends on that token only."""
         state: Tensor = self.norm(self._embedding[0][tokens])
         return state
 
     def logits(self, states: Tensor) -> Tensor:
-        """What follows, the same error for every state added."""
+        """The model's logits plus the same noise for every state."""
         return super().logits(states) + self.noise
 
 
 def knowing(model: Model, depth: int = 4, noise: float = 0.0) -> Heads:
-    """Heads that are right about a forgetful model, but for some noise."""
+    """Heads that predict a forgetful model exactly, or with noise."""
     embedding, output = weights(model)
     heads = Knowing(embedding, output, torch.arange(len(output)), 4, depth).requires_grad_(False)
     module: Any = model.module

@@ -47,7 +47,7 @@ SHAPE: dict[str, Any] = {
     "num_key_value_heads": 2,
     "head_dim": 8,
     "max_position_embeddings": 256,
-    # Wide weights make lively distributions: near-ties are rare and attention matters.
+    # Large weights give varied distributions: near ties are rare, and attention matters.
     "initializer_range": 0.4,
 }
 TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -101,7 +101,7 @@ KINDS = {**TRIE, **PLAIN}
 
 @cache
 def tiny(kind: str) -> Model:
-    """A model of a kind, the same one every time; every byte is a token."""
+    """Return the tiny model of an architecture, always the same one; every byte is a token."""
     torch.manual_seed(7)
     module = KINDS[kind]().eval()
     return Model(kind, module, _tokenizer())
@@ -121,7 +121,7 @@ def _tokenizer() -> PreTrainedTokenizerFast:
 def generate(
     model: Model, prompt: str, settings: dict[str, Any], seed: int
 ) -> tuple[list[list[int]], list[float] | None]:
-    """New tokens, without padding, and scores from transformers' own `generate`."""
+    """Return new tokens without padding, and scores, from transformers' own `generate`."""
     inputs = model.tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
     set_seed(seed)
     output = model.module.generate(
@@ -139,10 +139,10 @@ def _unpadded(ids: list[int], model: Model) -> list[int]:
 
 
 def assert_same_tokens(trace: Trace, expected: list[list[int]]) -> None:
-    """Tokens must be equal; a greedy choice may differ where the best two scores nearly tie.
+    """Assert equal tokens; greedy tokens may differ after a near tie.
 
-    Nearly means closer than 1e-3, measured at the first difference: computing the same sums in
-    another order may then turn the choice, and everything after it.
+    A near tie is a gap below 1e-3 at the first difference: summing in another order may then change
+    the choice, and everything after it.
     """
     got = [list(sequence.token_ids) for sequence in trace.sequences]
     if got == expected or trace.strategy != "greedy":
