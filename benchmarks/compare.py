@@ -165,7 +165,7 @@ def tracing(work: Callable[[], Any]) -> float:
 
         return wrapper
 
-    with mock.patch.object(DeferredWriter, "tell", watched(DeferredWriter.tell)):
+    with mock.patch.object(DeferredWriter, "flush", watched(DeferredWriter.flush)):
         total, _ = timed(work)
     return spent / total
 

@@ -146,7 +146,7 @@ def _read_weights(
 
 
 def _weight_bytes(auto: Any, config: Any, dtype: torch.dtype) -> int:
-    """The size of the weights, computed without allocating them; 0 where only loading tells."""
+    """The size of the weights, computed without allocating them; 0 if it is unknown."""
     if getattr(config, "quantization_config", None):
         return 0
     with torch.device("meta"):
