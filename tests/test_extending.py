@@ -86,7 +86,7 @@ def test_type_checker_accepts_the_examples(checkout: Path) -> None:
 
 def test_contract_tests_pass_with_the_examples(checkout: Path) -> None:
     printed = run(
-        checkout, "pytest", "-q", "-p", "only_new", "-p", "no:cacheprovider", *CONTRACT_TESTS, "-v"
+        checkout, "pytest", "-p", "only_new", "-p", "no:cacheprovider", *CONTRACT_TESTS, "-v"
     )
     for heading in EXAMPLES:
         assert f"[{Path(code_file(heading)).stem}" in printed, "its contract tests have run"

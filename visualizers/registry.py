@@ -27,7 +27,7 @@ from visualizers.shared.style import complete
 Parameters = ParamSpec("Parameters")
 
 # The tabs of a comparison, which are also the sections of the report, in reading order …
-COMPARISON_TABS = ("charts", "scores", "tree", "strategy")
+COMPARISON_TABS = ("charts", "scores", "strategy")
 # … and those of the Speculative and Watermark pages.
 TABS = (
     *COMPARISON_TABS,

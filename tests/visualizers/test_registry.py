@@ -26,11 +26,11 @@ def ids(*arguments):
 @pytest.mark.usefixtures("empty")
 def test_views_are_sorted_by_tab_then_order_then_id():
     view("z", title="Z")(plain)
-    view("tree", title="Tree", tab="tree", order=1)(plain)
+    view("own", title="Own", tab="strategy", order=1)(plain)
     view("b", title="B", order=20)(plain)
     view("a", title="A", order=20)(plain)
     view("first", title="First", order=3)(plain)
-    assert ids() == ["first", "a", "b", "z", "tree"]
+    assert ids() == ["first", "a", "b", "z", "own"]
     assert ids("charts") == ["first", "a", "b", "z"]
     assert ids("detect") == []
 

@@ -83,9 +83,9 @@ class Divergences(NamedTuple):
 
 @view("divergence", title="Where the texts diverge", order=40, min_traces=2)
 def divergence(traces: Sequence[Trace], at: int | None = None) -> go.Figure:
-    """Runs share a line until their texts diverge; there stand the tokens they chose and the
-    probability of each in the model's distribution. Hover over a token to see the probability that
-    each run gave to the others' tokens.
+    """Runs share a line until their texts diverge. The tokens chosen there have their probability
+    in the model's distribution beside them; hover over one to see the probability that each run
+    gave to the others' tokens.
 
     The gap is the difference of the model's log-probabilities of two such tokens.
     """

@@ -103,7 +103,7 @@ def _panels(info: Ranks) -> go.Figure:
     )
     figure.update_layout(
         height=inside + _TOP + _BOTTOM,
-        margin={"t": _TOP, "b": _BOTTOM, "r": 95},  # the names of the buckets stand on the right
+        margin={"t": _TOP, "b": _BOTTOM, "r": 95},  # the names of the buckets are on the right
         meta=lines_min_width(info.lines),
         barmode="stack",
     )

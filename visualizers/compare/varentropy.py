@@ -102,7 +102,7 @@ def _figure(info: Uncertainty, at: int | None = None) -> go.Figure:
     points = [(run, point) for run in info.runs for point in run.points]
     figure.add_traces([_markers(run) for run in info.runs])
     figure.add_traces([_ring(run, point) for run, point in points if point.at == at])
-    # The names of the upper quadrants stand between the subtitle and the points.
+    # The names of the upper quadrants are between the subtitle and the points.
     figure.update_layout(height=560, margin={"t": 105})
     figure.update_xaxes(range=_range([point.entropy for _, point in points], 0.03))
     figure.update_yaxes(range=_range([point.varentropy for _, point in points], _STRIP))

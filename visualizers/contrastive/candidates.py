@@ -119,7 +119,7 @@ def _tokens_before(trace: Trace, chosen: Step, index: int) -> int:
 
 
 def _earlier_token(trace: Trace, path: Sequence[Step], index: int, start: int) -> tuple[str, str]:
-    """The text of an earlier token and where it stands, by its index in the model's input."""
+    """The text and the position of an earlier token, by its index in the model's input."""
     before = (*trace.prompt_tokens, *trace.prefix)
     if index >= start:
         return path[index - start].token.text, f"token {len(trace.prefix) + index - start + 1}"

@@ -12,7 +12,7 @@ from engine.trace import Step, Trace
 from visualizers.shared import style
 
 COLUMN = 26  # pixels that a token needs below a panel
-_TOP, _BETWEEN, _BOTTOM = 136, 130, 120  # pixels; slanted tokens stand below a panel
+_TOP, _BETWEEN, _BOTTOM = 136, 130, 120  # pixels; below a panel are slanted tokens
 
 
 class TokenAxis(NamedTuple):
@@ -51,7 +51,6 @@ def stacked_panels(
     y_title: str,
     heights: Sequence[float],
     *,
-    top: int = _TOP,
     between: int = _BETWEEN,
     bottom: int = _BOTTOM,
 ) -> go.Figure:
@@ -65,8 +64,8 @@ def stacked_panels(
         figure=style.empty_figure(subtitle, x_title, y_title),
     )
     figure.update_layout(
-        height=inside + top + bottom,
-        margin={"t": top, "b": bottom},
+        height=inside + _TOP + bottom,
+        margin={"t": _TOP, "b": bottom},
         showlegend=True,
     )
     figure.update_xaxes(title=x_title)

@@ -29,7 +29,7 @@ GRID = "rgba(128,128,128,0.2)"
 TRANSPARENT = "rgba(0,0,0,0)"
 
 HEIGHT, MIN_WIDTH = 450, 320  # pixels, for figures that set none
-MARGIN = {"t": 80, "r": 20, "b": 80, "l": 80}  # pixels; the title and subtitle stand at the top
+MARGIN = {"t": 80, "r": 20, "b": 80, "l": 80}  # pixels; at the top are title and subtitle
 
 _AXIS = {
     **{"gridcolor": GRID, "linecolor": GRID, "zeroline": False},

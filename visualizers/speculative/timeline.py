@@ -51,8 +51,8 @@ class Timeline(NamedTuple):
 # Not a figure of every comparison: the times of runs that share forward passes are not their own.
 @view("speculative_timeline", title="Rounds over time", tab="rounds", order=10, needs=needs)
 def speculative_timeline(traces: Sequence[Trace]) -> go.Figure:
-    """Each round over time: hatched while drafting, plain while the target model verifies. Above it
-    stand the round's tokens; a token is the higher, the later its position in the draft.
+    """Each round over time: hatched while drafting, plain while the target model verifies. The
+    tokens of the round are above it, each at the height of its position in the draft.
     """
     return _figure(_info(traces))
 

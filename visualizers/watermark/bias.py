@@ -87,7 +87,7 @@ def _figure(info: Bars) -> go.Figure:
     subtitle = "hatched: before the bias · solid: after the bias · → chosen"
     figure = style.empty_figure(subtitle, "probability", "candidate")
     colours = [style.GREEN if bar.green else style.VERMILLION for bar in info.bars]
-    # Two candidates may have the same text, so the bars stand at numbered positions.
+    # Two candidates may have the same text, so the bars are at numbered positions.
     rows = list(range(len(info.bars)))
     for name, values, pattern in (
         ("before", [bar.before for bar in info.bars], "/"),

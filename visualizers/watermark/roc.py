@@ -42,7 +42,7 @@ class RocCurve(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What the figure shows. The axis is logarithmic, so a false positive rate of 0 stands at
+    """What the figure shows. The axis is logarithmic, so a false positive rate of 0 is drawn at
     ``edge``, below the lowest rate that the texts can show."""
 
     points: tuple[RocPoint, ...]

@@ -38,8 +38,8 @@ def needs(detection: Detection) -> bool:
 )
 def synthid_g_values(detection: Detection) -> go.Figure:
     """The g-values of each token, layer by layer: blue is 1, grey is 0, a gap is not scored.
-    Without a watermark 0 and 1 are equally frequent; a watermarked text has more ones. Beside each
-    layer stands its mean over the whole text.
+    Without a watermark 0 and 1 are equally frequent; a watermarked text has more ones. The number
+    beside each layer is its mean over the whole text.
     """
     return _figure(_info(detection))
 
@@ -84,6 +84,6 @@ def _figure(info: GValues) -> go.Figure:
     )
     names = [f"{number} · {mean:.2f}" for number, mean in enumerate(info.means, start=1)]
     figure.update_yaxes(**category_axis(names))
-    # The first layer has the most weight, so it stands at the top.
+    # The first layer has the most weight, so it is at the top.
     figure.update_yaxes(autorange="reversed", range=None)
     return figure

@@ -103,29 +103,31 @@ def test_green_candidates_are_those_of_the_processors_own_list(embedded, marked,
     )
     path = best_path(trace)
     for at in (0, 7, 21):
-        told = explain(embedded.model, trace, at)
+        explained = explain(embedded.model, trace, at)
         tokens = [*trace.prompt_tokens, *(step.token for step in path[:at])]
         before = torch.tensor([token.id for token in tokens])
-        for choice, candidate in zip(told.choices, path[at].distribution.candidates, strict=True):
+        for choice, candidate in zip(
+            explained.choices, path[at].distribution.candidates, strict=True
+        ):
             own_list = torch.tensor([candidate.token.id])
             seeds = torch.cat([before, own_list]) if scheme == "selfhash" else before
             greens = processor._get_greenlist_ids(seeds)
             assert choice.green == (candidate.token.id in greens)
-        chosen = [choice for choice in told.choices if choice.chosen]
+        chosen = [choice for choice in explained.choices if choice.chosen]
         assert [choice.token for choice in chosen] == [path[at].token.text]
 
 
 def test_the_bias_raises_green_candidates_and_the_bars_show_both_probabilities(embedded, marked):
-    told = explain(embedded.model, marked["lefthash"], 5)
-    assert told.green_after > told.green_before
-    assert told.share == pytest.approx(0.25, abs=1e-4)
-    bars = bias._info(BiasedStep(told.choices)).bars
+    explained = explain(embedded.model, marked["lefthash"], 5)
+    assert explained.green_after > explained.green_before
+    assert explained.share == pytest.approx(0.25, abs=1e-4)
+    bars = bias._info(BiasedStep(explained.choices)).bars
     assert [bar.after for bar in bars] == sorted((bar.after for bar in bars), reverse=True)
     for bar in bars:
         assert bar.name.endswith("green" if bar.green else "red")
         if bar.before > 0 and not bar.green:
             assert bar.after <= bar.before
-    before, after = bias.watermark_bias(BiasedStep(told.choices)).data
+    before, after = bias.watermark_bias(BiasedStep(explained.choices)).data
     assert before.marker.pattern.shape == "/" and list(after.x) == [bar.after for bar in bars]
 
 
