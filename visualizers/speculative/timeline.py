@@ -124,8 +124,7 @@ def _figure(info: Timeline) -> go.Figure:
 def _bars(lane: Lane, *, in_legend: bool) -> list[go.Bar]:
     """The time each round spent on drafting and on verification, below its tokens."""
     drafting = [(one.began_ms, one.draft_ms) for one in lane.rounds]
-    verified = [(one.ended_ms, one.verify_ms or 0.0) for one in lane.rounds]  # None: not measured
-    verification = [(ended - ms, ms) for ended, ms in verified]
+    verification = [(one.ended_ms - (one.verify_ms or 0.0), one.verify_ms) for one in lane.rounds]
     return [
         go.Bar(
             base=[start for start, _ in spans],
@@ -141,7 +140,7 @@ def _bars(lane: Lane, *, in_legend: bool) -> list[go.Bar]:
                 "pattern": {"shape": shape, "fgcolor": "#222222", "fillmode": "overlay"},
             },
             hovertext=[
-                f"round {one.number}: {name} {ms:.0f} ms"
+                f"round {one.number}: {name} {'not measured' if ms is None else f'{ms:.0f} ms'}"
                 f"<br>{len(one.drafted)} drafted, {len(one.accepted)} accepted"
                 for one, (_, ms) in zip(lane.rounds, spans, strict=True)
             ],
