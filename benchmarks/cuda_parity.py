@@ -26,7 +26,7 @@ import engine.accel.accelerated_pool as accelerated
 from benchmarks.compare import PROMPT, SEED, SIX, generate
 from benchmarks.random_model import random_model
 from engine.accel.accelerated_pool import GraphPool
-from engine.accel.medusa_pipeline import Ahead
+from engine.accel.medusa_pipeline import MedusaPipeline
 from engine.drafting.heads import Heads
 from engine.models.model import Model
 from engine.trace import Trace
@@ -109,16 +109,16 @@ def drafting(model: Model) -> None:
     weight, kept = output.weight.detach(), torch.arange(8192, device=model.device)
     heads = Heads(weight, weight, kept, inner=64, depth=4, layers=[10, -1]).to(model.device)
     lab = Playground(model, heads=heads.requires_grad_(False))
-    graphs, gone, drafted = lab._drafts._trees.graphs, list[bool](), Ahead.drafted
+    graphs, gone, drafted = lab._drafts._trees.graphs, list[bool](), MedusaPipeline.take_ready
 
-    def watched(self: Ahead, *args: Any) -> Any:
+    def watched(self: MedusaPipeline, *args: Any) -> Any:
         there = drafted(self, *args)
         gone.append(there is not None)
         return there
 
     [greedy] = lab.compare(PROMPT, ["greedy"], max_new_tokens=48)
     for size in (15, 31, 47):
-        with mock.patch.object(Ahead, "drafted", watched):
+        with mock.patch.object(MedusaPipeline, "take_ready", watched):
             way = ("medusa", {"medusa_tokens": size})
             [trace] = lab.compare(PROMPT, [way], max_new_tokens=48)
         what = f"{size} drafted tokens a round"

@@ -1,7 +1,5 @@
-"""The loop: gathers what every live strategy asks for, evaluates it in one pass, hands it back.
-
-Knows runs and readers. Refuses to know what a strategy is after and how a model is run.
-"""
+"""The loop: gathers the continuations that all live strategies yield, evaluates them in one forward
+pass of each model, and sends the nodes back."""
 
 from __future__ import annotations
 
@@ -25,27 +23,27 @@ from engine.trace.deferred_writer import request_statistics
 from engine.trie.backend import Place
 from engine.trie.cell import Cell
 from engine.trie.evaluator import Evaluator
-from engine.trie.node import Ask
+from engine.trie.node import Continuation
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class _Live:
-    """A run under way: its strategy, and what that asks for next."""
+class _LiveRun:
+    """A run under way, and what its strategy waits for."""
 
     run: Run
     decoding: Decoding
-    asks: list[Ask] = field(default_factory=list)
-    question: HostFuture | None = None  # what it waits for before that
-    waited: bool = False  # it got nothing that it did not have
-    told: bool = False  # its trace has been given out
+    continuations: list[Continuation] = field(default_factory=list)
+    future: HostFuture | None = None  # waited for first
+    idle: bool = False  # the last continuations needed no evaluation
+    reported: bool = False  # its trace has been handed out
 
 
 class _Evaluated(NamedTuple):
-    """The cells each run asked for, and what the models say there."""
+    """The cells that each run continues to, and the models' outputs there."""
 
-    cells: dict[_Live, list[Cell]]
+    cells: dict[_LiveRun, list[Cell]]
     places: dict[Evaluator, dict[Cell, Place]]
 
 
@@ -53,139 +51,144 @@ def stream(
     runs: Sequence[tuple[Run, Callable[[Run], Decoding]]], cancelled: Callable[[], bool]
 ) -> Iterator[Update]:
     """Run strategies together, tick by tick; closing the iterator frees all they hold."""
-    lives: list[_Live] = []
+    lives: list[_LiveRun] = []
     try:
         for run, _ in runs:
-            run.begin(alone=len(runs) == 1)
-        lives = [_Live(run, decode(run)) for run, decode in runs]
+            run.start(only_run=len(runs) == 1)
+        lives = [_LiveRun(run, decode(run)) for run, decode in runs]
         _resume(dict.fromkeys(lives))
         while True:
-            # Where a GPU computes by itself, it goes on with the next tick while this one is told.
+            # A GPU starts on the next tick before this one is written to the traces.
             ahead, ready = None, None
             if any(run.writer.deferred for run, _ in runs):
                 if any(run.writer.needs_statistics for run, _ in runs):
                     ready = runs[0][0].writer.ready()
-                ahead = _evaluated(lives)
-            _ask(lives, ready)
-            _tell(lives, ready)
-            yield from _news(lives)
-            if not any(live.asks for live in lives):
+                ahead = _evaluate(lives)
+            _measure(lives, ready)
+            _write(lives, ready)
+            yield from _updates(lives)
+            if not any(live.continuations for live in lives):
                 break
-            if _cancelled(lives, cancelled):
+            if _is_cancelled(lives, cancelled):
                 for live in lives:
                     _break_off(live, Stop("cancelled"))
             else:
-                _answer(ahead or _evaluated(lives))
-                ahead = None  # what nobody holds any more is freed before the next pass
+                _send(ahead or _evaluate(lives))
+                ahead = None  # frees the branches that no strategy holds before the next pass
     finally:
         for live in lives:
             live.decoding.close()
         for run, _ in runs:
-            run.forget()
-        for evaluator in {evaluator for run, _ in runs for evaluator in run.backends}:
+            run.release()
+        for evaluator in {evaluator for run, _ in runs for evaluator in run.evaluators}:
             evaluator.settle()
 
 
-def _cancelled(lives: Sequence[_Live], ask: Callable[[], bool]) -> bool:
-    """Ask whether to stop; the answer may take a person's time, which is not the runs'."""
+def _is_cancelled(lives: Sequence[_LiveRun], cancelled: Callable[[], bool]) -> bool:
+    """Whether to stop. The call waits while a user has paused; that is not the runs' time."""
     since = time.perf_counter()
-    answer = ask()
+    answer = cancelled()
     for live in lives:
-        live.run.wait(time.perf_counter() - since)
+        live.run.exclude_time(time.perf_counter() - since)
     return answer
 
 
-def _evaluated(lives: Sequence[_Live]) -> _Evaluated:
-    """One pass of each model for everything every live strategy asked of it."""
-    asking = [live for live in lives if live.asks]
-    cells = {live: [node.cell.descend(tokens) for node, *tokens in live.asks] for live in asking}
-    wanted: dict[Evaluator, list[Cell]] = defaultdict(list)
-    for live in asking:
-        for (node, *_), cell in zip(live.asks, cells[live], strict=True):
-            wanted[node.evaluator].append(cell)
+def _evaluate(lives: Sequence[_LiveRun]) -> _Evaluated:
+    """One forward pass of each model for the continuations of all runs."""
+    waiting = [live for live in lives if live.continuations]
+    cells = {
+        live: [node.cell.descend(tokens) for node, *tokens in live.continuations]
+        for live in waiting
+    }
+    of_models: dict[Evaluator, list[Cell]] = defaultdict(list)
+    for live in waiting:
+        for (node, *_), cell in zip(live.continuations, cells[live], strict=True):
+            of_models[node.evaluator].append(cell)
     try:
-        places = {evaluator: evaluator.evaluate(own) for evaluator, own in wanted.items()}
+        places = {evaluator: evaluator.evaluate(own) for evaluator, own in of_models.items()}
     except (PlaygroundError, torch.OutOfMemoryError, MemoryError) as error:
-        for live in asking:
+        for live in waiting:
             _break_off(live, Stop("error"), str(error) or "out of memory")
         return _Evaluated({}, {})
     return _Evaluated(cells, places)
 
 
-def _answer(evaluated: _Evaluated) -> None:
-    """Hand everyone the nodes asked for, and let them decide."""
-    answers: dict[_Live, Any] = {}
+def _send(evaluated: _Evaluated) -> None:
+    """Send every strategy its evaluated nodes."""
+    answers: dict[_LiveRun, Any] = {}
     for live, cells in evaluated.cells.items():
-        if not live.asks:  # it ended while it was told of
+        if not live.continuations:  # the run failed while its trace was written
             continue
         nodes = [
-            node.below(
+            node.descendant(
                 tokens, cell, evaluated.places[node.evaluator][cell], live.run.recorder.step_at
             )
-            for (node, *tokens), cell in zip(live.asks, cells, strict=True)
+            for (node, *tokens), cell in zip(live.continuations, cells, strict=True)
         ]
-        chains = _chains(live.asks)
-        for evaluator, read in chains.items():
-            live.run.charge(evaluator, len(read))
-        answers[live], live.waited = nodes, not chains
+        paths = _distinct_paths(live.continuations)
+        for evaluator, own in paths.items():
+            live.run.charge(evaluator, len(own))
+        answers[live], live.idle = nodes, not paths
     _resume(answers)
 
 
-def _chains(asks: Sequence[Ask]) -> dict[Evaluator, set[Ask]]:
-    """What each model reads for a run: a chain token by token; to ask for a node one has costs
-    nothing."""
-    chains: dict[Evaluator, set[Ask]] = defaultdict(set)
-    for node, *tokens in asks:
+def _distinct_paths(
+    continuations: Sequence[Continuation],
+) -> dict[Evaluator, set[Continuation]]:
+    """The nodes that each model evaluates for a run; a continuation without tokens is free."""
+    paths: dict[Evaluator, set[Continuation]] = defaultdict(set)
+    for node, *tokens in continuations:
         for end in range(1, len(tokens) + 1):
-            chains[node.evaluator].add((node, *tokens[:end]))
-    return chains
+            paths[node.evaluator].add((node, *tokens[:end]))
+    return paths
 
 
-def _resume(answers: Mapping[_Live, Any]) -> None:
-    """Let strategies decide and ask again; none waits for a device before all have asked it."""
+def _resume(answers: Mapping[_LiveRun, Any]) -> None:
+    """Resume strategies until each has yielded continuations. All start their work on the device
+    before the first one waits for it."""
     while answers:
         for live, answer in answers.items():
-            _go_on(live, answer)
-        for question in [live.question for live in answers if live.question]:
-            question.start()
-        answers = {live: None for live in answers if live.question}
+            _advance(live, answer)
+        for future in [live.future for live in answers if live.future]:
+            future.start()
+        answers = {live: None for live in answers if live.future}
 
 
-def _go_on(live: _Live, answer: Any) -> None:
-    with _alone(live):
-        if live.question:
-            question, live.question = live.question, None
-            answer = question.result()
+def _advance(live: _LiveRun, answer: Any) -> None:
+    with _contained(live):
+        if live.future:
+            future, live.future = live.future, None
+            answer = future.result()
         try:
-            asked = live.decoding.send(answer)
+            yielded = live.decoding.send(answer)
         except StopIteration:
-            live.asks = []
+            live.continuations = []
             assert live.run.recorder.trace is not None, "a strategy that ends has finished its run"
         else:
-            if isinstance(asked, HostFuture):
-                live.question = asked
+            if isinstance(yielded, HostFuture):
+                live.future = yielded
                 return
-            live.asks = list(asked)
-            assert live.asks, "a strategy that goes on asks for something"
-    live.run.recorder.settle(waited=live.waited)
+            live.continuations = list(yielded)
+            assert live.continuations, "a strategy that goes on yields continuations"
+    live.run.recorder.settle(waited=live.idle)
 
 
-def _ask(lives: Sequence[_Live], ready: Any) -> None:
-    """Ask the device for all that waits to be told."""
-    with suppress(Exception):  # who it fails for is found when each tells alone
+def _measure(lives: Sequence[_LiveRun], ready: Any) -> None:
+    """Have the device compute the statistics of all steps that wait to be written."""
+    with suppress(Exception):  # the run that it fails for fails when its own are written
         request_statistics([live.run.writer for live in lives], ready)
 
 
-def _tell(lives: Sequence[_Live], ready: Any) -> None:
-    """Have everyone tell what waits to be told."""
+def _write(lives: Sequence[_LiveRun], ready: Any) -> None:
+    """Write the steps that wait to the traces."""
     for live in lives:
-        with _alone(live):
+        with _contained(live):
             live.run.writer.flush(ready)
 
 
 @contextmanager
-def _alone(live: _Live) -> Iterator[None]:
-    """What goes wrong in here ends this run alone."""
+def _contained(live: _LiveRun) -> Iterator[None]:
+    """An error in here ends this run alone."""
     try:
         yield
     except PlaygroundError as error:
@@ -196,20 +199,20 @@ def _alone(live: _Live) -> Iterator[None]:
         _break_off(live, Stop("error"), f"{type(error).__name__}: {error}")
 
 
-def _break_off(live: _Live, stop: Stop, error: str | None = None) -> None:
+def _break_off(live: _LiveRun, stop: Stop, error: str | None = None) -> None:
     if live.run.recorder.trace is None:
-        with suppress(Exception):  # what cannot be told is left out: the run ends as it is
+        with suppress(Exception):  # steps that cannot be written are left out
             live.run.writer.flush()
         live.run.recorder.break_off(stop, error)
-    live.asks = []
+    live.continuations = []
     live.decoding.close()
 
 
-def _news(lives: Sequence[_Live]) -> Iterator[Update]:
-    """What changed in each run since it was last asked; the trace comes once, at the end."""
+def _updates(lives: Sequence[_LiveRun]) -> Iterator[Update]:
+    """What is new in each run; its trace comes once, at the end."""
     for index, live in enumerate(lives):
         steps, lead = live.run.recorder.news()
-        ended = not live.asks and not live.told
+        ended = not live.continuations and not live.reported
         if steps or ended:
-            live.told = not live.asks
+            live.reported = not live.continuations
             yield Update(index, steps, lead, live.run.recorder.trace if ended else None)

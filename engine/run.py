@@ -1,27 +1,36 @@
-"""One run as its strategy sees it: nodes, scores, stopping rules and a trace to tell.
+"""One run as its strategy sees it: the verbs that decoding strategies are written with.
 
-Knows what is scored, told and ended. Refuses to know caches and masks (the backend's),
-figures and pages. A strategy that holds a node keeps its branch of the trie alive.
+A strategy is a generator. It yields continuations, ``[(node, token), …]``, and gets the evaluated
+nodes back; methods that return a `Subroutine` are called with ``yield from``:
+
+    [[token]], _, _ = yield from run.best([node], 1)     # or run.sample, run.scores
+    step = run.choose(node, token)                       # or run.record, for several candidates
+    [stop] = run.stops([node], [token])
+    [node] = yield [(node, token)]
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from transformers import WatermarkLogitsProcessor
 
 from engine.accel.host_future import HostFuture, fetch
-from engine.drafting.draft_model import Draft
+from engine.accel.medusa_pipeline import MedusaPipeline
+from engine.drafting.draft_model import DraftModel
 from engine.drafting.draft_tree import TreeDrafter
+from engine.drafting.tree_size import TreeSize
 from engine.errors import PlaygroundError
 from engine.interop.capture import CodeCapture
 from engine.prepare import Prepared
 from engine.processors import process, sample
 from engine.sampling import multinomial
+from engine.similarity import TextStates
 from engine.stopping import StopRules
 from engine.trace import Stop
 from engine.trace.deferred_writer import DeferredWriter, Notes, Scores
@@ -29,32 +38,50 @@ from engine.trace.distributions import Stage
 from engine.trace.recorder import Recorder
 from engine.trace.statistics import KnownStatistics, Picks
 from engine.trace.token_text import TokenDecoder
-from engine.trie.backend import TOP, Best, after_layers, parts
+from engine.trie.backend import TOP, Best, after_layers, most, parts
 from engine.trie.evaluator import Evaluator
-from engine.trie.node import Node, Pick, Source
+from engine.trie.node import Continuation, Node, Pick, Source
 from engine.watermark.green_list import green_notes
 
-__all__ = ["Node", "Pick", "Run"]
+__all__ = ["BestContinuations", "BestTokens", "Continuation", "Node", "Pick", "Run", "Subroutine"]
+
+T = TypeVar("T")
+
+# A part of a decoding generator, called with ``yield from``: it yields continuations to evaluate or
+# copies from the device to wait for.
+Subroutine = Generator[Sequence[Continuation] | HostFuture, Any, T]
 
 
-def _of_row(row: int, notes: Notes, picks: Picks) -> Sequence[Mapping[str, Any]]:
-    """The notes on picks from a row that stands alone now."""
-    return notes([(row, token) for _, token in picks])
+class BestTokens(NamedTuple):
+    """The most probable tokens after each of some nodes, most probable first."""
+
+    tokens: list[list[int]]  # (nodes, count)
+    probs: Tensor  # (nodes, count) on the host
+    also: list[float]  # the probabilities of further tokens
 
 
-class _Seen(NamedTuple):
-    """The last scores a strategy asked for, and where."""
+class BestContinuations(NamedTuple):
+    """The best continuations of several texts, best first."""
+
+    rows: list[int]  # which text each one continues
+    tokens: list[int]
+    log_probs: list[float]  # of the tokens
+    also: list[float]  # the log-probabilities of further tokens
+
+
+class _LastScores(NamedTuple):
+    """What the next record refers to: some nodes and the scores after them."""
 
     nodes: Sequence[Node]
     scores: Scores
 
 
 class Run:
-    """The verbs a strategy decodes with."""
+    """One decoding run."""
 
-    root: Node  # where the prompt ends; set once the prompt has been evaluated
-    draft: Draft  # the run's draft model, if it has one; set likewise
-    heads: TreeDrafter  # the model's draft heads; set by who makes the run, where one wants them
+    root: Node  # the end of the prompt; set once that is evaluated
+    draft: DraftModel  # the run's draft model, if it has one; set likewise
+    heads: TreeDrafter  # the model's draft heads; set for strategies that draft with them
 
     def __init__(
         self,
@@ -80,46 +107,180 @@ class Run:
         self._token_decoder = token_decoder
         self._seed = seed
         self._model_calls = model_calls
-        self._seen: _Seen | None = None
-        self._alone = False
+        self._last: _LastScores | None = None
+        self._states: TextStates | None = None
+        self._pipeline: MedusaPipeline | None = None
+        self._only_run = False
 
-    def begin(self, *, alone: bool = False) -> None:
-        """Have the prompt evaluated, by the draft model as well; ``alone``: no run beside it."""
-        self._alone = alone
-        for source in filter(None, (self._source, self._drafts)):
-            if nodes := source.begin():
-                self.charge(source.evaluator, nodes)
-        self.root = self._source.root
-        if self._drafts:
-            self.draft = Draft(self._drafts, self._source)
+    # Scores and tokens
 
-    @property
-    def backends(self) -> list[Evaluator]:
-        """Those of the model and, if there is one, of the draft model."""
-        return [source.evaluator for source in (self._source, self._drafts) if source]
+    def best(
+        self, nodes: Sequence[Node], count: int, *, also: Sequence[tuple[int, int]] = ()
+    ) -> Subroutine[BestTokens]:
+        """The ``count`` most probable tokens after each node, and the probabilities of ``also``,
+        further pairs of a node's index and a token. Probabilities are those after the
+        processors."""
+        ahead = count == 1 and self._can_verify_ahead()
+        if ahead and (verified := (yield from self._verify_ahead(nodes))):
+            return verified
+        if not also and (best := (yield from self._best_of_pass(nodes, count))):
+            log_probs = torch.tensor([row[:count] for row in best.log_probs])
+            return BestTokens([row[:count] for row in best.tokens], log_probs.exp(), [])
+        scores = self.scores(nodes)
+        count = min(count, scores.shape[-1])
+        packed = yield from self._compute(_best_tokens, scores, _pairs(also), count=count)
+        size = len(nodes) * count
+        tokens, probs, further = packed.tensor_split([size, 2 * size])
+        rows = tokens.long().view(-1, count).tolist()
+        return BestTokens(rows, probs.to(scores.dtype).view(-1, count), further.tolist())
 
-    def charge(self, evaluator: Evaluator, nodes: int) -> None:
-        """Add one pass to the cost of the tick under way."""
-        drafting = evaluator is not self._source.evaluator
-        self.recorder.charge(int(not drafting), nodes, int(drafting))
+    def best_continuations(
+        self,
+        nodes: Sequence[Node],
+        totals: Tensor,
+        count: int,
+        *,
+        also: Sequence[tuple[int, int]] = (),
+        stage: tuple[str, Tensor] | None = None,
+    ) -> Subroutine[BestContinuations]:
+        """The ``count`` continuations of all nodes together with the highest log p(text) + log
+        p(token | text), where ``totals``, (nodes,), are the log p(text); and the log-probabilities
+        of ``also``, as in `best`. Log-probabilities are those after the processors, which do not
+        normalize them again. For ``stage`` see `scores`."""
+        if not (stage or also) and (best := (yield from self._best_of_pass(nodes, count))):
+            added = torch.tensor([row[:count] for row in best.log_probs])  # (nodes, count)
+            # Only the best tokens of each node can be among the best of all.
+            order = (totals[:, None] + added).flatten().topk(count).indices
+            places = [divmod(place, count) for place in order.tolist()]
+            tokens = [best.tokens[row][rank] for row, rank in places]
+            rows = [row for row, _ in places]
+            return BestContinuations(rows, tokens, added.flatten()[order].tolist(), [])
+        scores = self.scores(nodes, log_probs=True, stage=stage)
+        count = min(count, scores.numel())
+        inputs = scores, totals, _pairs(also)
+        packed = yield from self._compute(_best_continuations, *inputs, count=count)
+        order, values, further = packed.tensor_split([count, 2 * count])
+        places = [divmod(place, scores.shape[-1]) for place in order.long().tolist()]
+        rows, tokens = [row for row, _ in places], [token for _, token in places]
+        return BestContinuations(rows, tokens, values.tolist(), further.tolist())
 
-    def wait(self, seconds: float) -> None:
-        """Leave time out of the run's own: somebody held it."""
-        self.recorder.wait(seconds)
-        self._rules.wait(seconds)
+    def sample(self, nodes: Sequence[Node]) -> Subroutine[list[int]]:
+        """A token after each node, drawn from the distribution that the processors leave."""
+        places, calls = [node.place for node in nodes], self._model_calls()
+        texts, logits = [node.text for node in nodes], self.logits(nodes)
+        graph_calls, beams = self._source.evaluator.graph_calls, self.config.num_beams
+        sampled = sample(self._processors, texts, logits, beams, self.generator, graph_calls)
+        self.recorder.charge(self._model_calls() - calls, 0)
+        tokens = yield from fetch(sampled)
+        notes = self._green_notes(texts, logits, sampled.stages)
+        self._last = _LastScores(nodes, Scores(places, logits, sampled.stages, notes=notes))
+        return list(self._checked(tokens).flatten().tolist())
+
+    def draw(self, probs: Tensor, count: int = 1) -> Tensor:
+        """Draw different tokens from given probabilities, (…, vocab): (…, count) on the host."""
+        return self._checked(multinomial(probs, count, self.generator))
+
+    def scores(
+        self,
+        nodes: Sequence[Node],
+        *,
+        log_probs: bool = False,
+        stage: tuple[str, Tensor] | None = None,
+    ) -> Tensor:
+        """The scores of all tokens after each node: (nodes, vocab).
+
+        These are the model's logits or log-probabilities after the processors. ``stage`` replaces
+        the processors' input: the name of the strategy's own change, and the scores it leaves.
+        """
+        places = [node.place for node in nodes]
+        [given] = parts(places, "log_probs" if log_probs else "logits")
+        stages, calls = [Stage(*stage)] if stage else [], self._model_calls()
+        texts, changed = [node.text for node in nodes], stages[-1].scores if stages else given
+        beams, graph_calls = self.config.num_beams, self._source.evaluator.graph_calls
+        stages += process(self._processors, texts, changed, beams, graph_calls)
+        self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
+        of_processors = stages[len(stages) - len(self._processors) :]
+        notes = self._green_notes(texts, changed, of_processors)
+        self._last = _LastScores(nodes, Scores(places, given, stages, notes=notes))
+        return stages[-1].scores if stages else given
+
+    def logits(self, nodes: Sequence[Node]) -> Tensor:
+        """The model's logits before any processor: (nodes, vocab)."""
+        return parts([node.place for node in nodes], "logits")[0]
+
+    def add_stage(self, node: Node, name: str, scores: Tensor) -> None:
+        """Name what the strategy made of the last scores at a node, (vocab,): the next record at
+        this node shows it as one more stage."""
+        assert self._last is not None, "scores come before add_stage"
+        nodes, before = self._last
+        assert before.given is not None, "there are scores to change"
+        index = [other is node for other in nodes].index(True)
+        row = slice(index, index + 1)
+        stages = [Stage(stage.name, stage.scores[row]) for stage in before.stages]
+        stages.append(Stage(name, scores[None]))
+        notes = before.notes and partial(_notes_of_row, index, before.notes)
+        scores_there = Scores([node.place], before.given[row], stages, notes=notes)
+        self._last = _LastScores([node], scores_there)
 
     @cached_property
     def generator(self) -> torch.Generator:
-        """The run's own random numbers: on a CPU, those `generate` draws after `set_seed`."""
+        """The run's own random numbers: on a CPU, those of `generate` after `set_seed`."""
         if isinstance(self._seed, torch.Generator):
             return self._seed
         return torch.Generator(self.root.ids.device).manual_seed(self._seed)
 
+    # Hidden states
+
+    def similarity(self, children: Sequence[Node], node: Node) -> Subroutine[Tensor]:
+        """The cosine similarity of the last hidden state at each child to that at every token down
+        to ``node``, their parent: (children, length) on the host."""
+        self._states = self._states.moved_to(node) if self._states else TextStates(node)
+        padded = yield from fetch(self._states.similarity(children))
+        return padded[:, : self._states.length]
+
+    def early_logits(self, node: Node, layers: Sequence[int]) -> Tensor:
+        """What the output matrix makes of the hidden states after some layers: (layers, vocab)."""
+        head: Any = self._source.model.module.get_output_embeddings()  # type: ignore[no-untyped-call]  # transformers has no types here
+        [hidden] = parts([node.place], "hidden")  # (1, 1 + layers, width)
+        with torch.inference_mode():
+            logits: Tensor = head(after_layers(hidden, layers)[0])
+        return logits.float()
+
     @property
-    def pad(self) -> int:
-        """The token that fills up a row that has ended."""
-        pad = self.config._pad_token_tensor
-        return 0 if pad is None else int(pad)
+    def layers(self) -> int:
+        """The number of the model's layers."""
+        return int(self.root.place.reading.hidden.shape[1]) - 1
+
+    @property
+    def tied(self) -> bool:
+        """Whether the model's output matrix is its embedding."""
+        return bool(self._source.model.module.config.tie_word_embeddings)
+
+    # Drafts
+
+    def draft_trees(self, size: TreeSize) -> MedusaPipeline:
+        """What drafts trees of at most this size with the model's draft heads."""
+        self._pipeline = MedusaPipeline(self.heads, size, self.end_tokens)
+        return self._pipeline
+
+    # The end of a text
+
+    def stops(self, nodes: Sequence[Node], tokens: Sequence[int]) -> list[Stop | None]:
+        """The rule that ends the text after each node and token, if one does."""
+        if len({len(node.text) for node in nodes}) != 1:  # criteria take texts of one length
+            pairs = zip(nodes, tokens, strict=True)
+            return [stop for node, token in pairs for stop in self.stops([node], [token])]
+        return self._rules.after([node.text for node in nodes], tokens)
+
+    def ended(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
+        """The rule that ends each list of new tokens, if one does."""
+        whole = [(*self.root.text, *text) for text in texts]
+        return [stop for text in whole for stop in self._rules.check([text])]
+
+    @property
+    def max_new_tokens(self) -> int:
+        """The length limit of a text, behind the prompt."""
+        return int(self.config.max_length - len(self.root.ids))
 
     @property
     def end_tokens(self) -> set[int]:
@@ -127,55 +288,93 @@ class Run:
         ends = self.config._eos_token_tensor
         return set() if ends is None else set(ends.tolist())
 
-    def scores(
-        self,
-        nodes: Sequence[Node],
-        *,
-        log_probs: bool = False,
-        reshaped: tuple[str, Tensor] | None = None,
-    ) -> Tensor:
-        """What the processors make of the model's logits or log-probabilities: (nodes, vocab).
+    @property
+    def pad(self) -> int:
+        """The token that fills up a row that has ended."""
+        pad = self.config._pad_token_tensor
+        return 0 if pad is None else int(pad)
 
-        ``reshaped`` is what the strategy itself has made of the logits before, and how to call it.
-        """
-        places = [node.place for node in nodes]
-        [scores] = parts(places, "log_probs" if log_probs else "logits")
-        stages, calls = [Stage(*reshaped)] if reshaped else [], self._model_calls()
-        texts, given = [node.text for node in nodes], stages[-1].scores if stages else scores
-        beams, graph_calls = self.config.num_beams, self._source.evaluator.graph_calls
-        stages += process(self._processors, texts, given, beams, graph_calls)
-        self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
-        notes = self._green_notes(texts, given, stages[len(stages) - len(self._processors) :])
-        self._seen = _Seen(nodes, Scores(places, scores, stages, notes=notes))
-        return stages[-1].scores if stages else scores
+    # The record
+
+    def record(self, picks: Sequence[Pick]) -> list[int]:
+        """Record candidates that were picked or not from the last scores; returns their steps."""
+        if not picks:
+            return []
+        assert self._last is not None, "scores come before record"
+        nodes, scores = self._last
+        rows = {id(node): row for row, node in reversed(list(enumerate(nodes)))}
+        entries = [
+            self.recorder.enter(self._step(node), token, event, notes, node.tree)
+            for node, token, event, notes, _ in picks
+        ]
+        places = [None if pick.brief else (rows[id(pick.node)], pick.token) for pick in picks]
+        self.writer.add(scores, places, entries)
+        return [entry.id for entry in entries]
+
+    def choose(self, node: Node, token: int, event: str = "chosen", **notes: Any) -> int:
+        """Record one chosen token; returns its step."""
+        return self.record([Pick(node, token, event, notes)])[0]
+
+    def show(self, tips: Iterable[int]) -> None:
+        """Set the texts to display now, by their last steps, the leading one first."""
+        self.recorder.show(tips)
+
+    def finish(self, ends: Iterable[tuple[int, float | None, Stop]], stop: Stop) -> None:
+        """Return texts, best first: the last step, the score and the stopping rule of each."""
+        self.writer.flush()
+        self.recorder.finish(ends, stop)
 
     @property
-    def unhindered(self) -> bool:
-        """Whether a device may go on by itself: nobody else wants a part in what it does."""
-        return self._alone and not self._processors and not self._source.evaluator.batching.others
+    def code_capture(self) -> CodeCapture:
+        """Runs custom decoding code in place of a strategy and captures what it does."""
+        model = self._source.model
+        return CodeCapture(model, self._again, self.recorder, self._token_decoder, self._watermark)
 
-    def ask(
-        self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any
-    ) -> Generator[HostFuture, Tensor, Tensor]:
-        """What some work on scores and the like comes to, on the host: one question to a GPU."""
-        return fetch(self._source.evaluator.graph_calls(work, *inputs, **constants))
+    # For the loop
 
-    def best(self, nodes: Sequence[Node], count: int) -> Generator[HostFuture, Tensor, Best | None]:
-        """The most probable tokens after each node, at least so many, where one question to a GPU
-        tells them to all runs: no processor changes them, and all nodes were evaluated together.
-        Else None, and one looks at the scores."""
+    def start(self, *, only_run: bool = False) -> None:
+        """Evaluate the prompt, also with the draft model; ``only_run``: no other runs beside it."""
+        self._only_run = only_run
+        for source in filter(None, (self._source, self._drafts)):
+            if tokens := source.evaluate_prompt():
+                self.charge(source.evaluator, tokens)
+        self.root = self._source.root
+        if self._drafts:
+            self.draft = DraftModel(self._drafts, self._source)
+
+    @property
+    def evaluators(self) -> list[Evaluator]:
+        """Those of the model and of the draft model, if there is one."""
+        return [source.evaluator for source in (self._source, self._drafts) if source]
+
+    def charge(self, evaluator: Evaluator, nodes: int) -> None:
+        """Add one forward pass to the cost of the current tick."""
+        drafting = evaluator is not self._source.evaluator
+        self.recorder.charge(int(not drafting), nodes, int(drafting))
+
+    def exclude_time(self, seconds: float) -> None:
+        """Leave out time in which the run was paused."""
+        self.recorder.wait(seconds)
+        self._rules.exclude_time(seconds)
+
+    def release(self) -> None:
+        """Let go of everything but the record."""
+        self._last = self._states = self._pipeline = None
+        self.writer.discard()
+        for held in ("root", "draft"):
+            self.__dict__.pop(held, None)
+
+    def _best_of_pass(self, nodes: Sequence[Node], count: int) -> Subroutine[Best | None]:
+        """The best tokens as the forward pass has found them, with one copy from the GPU for all
+        runs; None where processors change the scores or the nodes are of several passes."""
         readings = {node.place.reading for node in nodes}
         if not self.writer.deferred or self._processors or count > TOP or len(readings) > 1:
             return None
         reading = readings.pop()
         yield from fetch(reading.asked)
         best = reading.best.rows([node.place.row for node in nodes])
-        self.know(nodes, KnownStatistics(best))
+        self._last = _LastScores(nodes, _known_scores(nodes, KnownStatistics(best)))
         return best
-
-    def know(self, nodes: Sequence[Node], told: KnownStatistics) -> None:
-        """Say what the host was told of some nodes, where nobody looked at their scores."""
-        self._seen = _Seen(nodes, Scores([node.place for node in nodes], None, [], told))
 
     def _green_notes(
         self, texts: Sequence[Sequence[int]], given: Tensor, stages: Sequence[Stage]
@@ -188,131 +387,80 @@ class Run:
         before = stages[place - 1].scores if place else given
         return partial(green_notes, self._watermark, texts, before)
 
-    def draw(self, probs: Tensor, count: int = 1) -> Tensor:
-        """Draw from probabilities made of the last scores, (…, vocab): (…, count) on the host."""
-        return self._possible(multinomial(probs, count, self.generator))
+    def _compute(
+        self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any
+    ) -> Subroutine[Tensor]:
+        return fetch(self._source.evaluator.graph_calls(work, *inputs, **constants))
 
-    def sampled(self, nodes: Sequence[Node]) -> Generator[HostFuture, Tensor, list[int]]:
-        """A token after each node, drawn from what the processors make of the model's logits."""
-        places, calls = [node.place for node in nodes], self._model_calls()
-        texts, beams = [node.text for node in nodes], self.config.num_beams
-        calls_of, given = self._source.evaluator.graph_calls, self.logits(nodes)
-        asked = sample(self._processors, texts, given, beams, self.generator, calls_of)
-        self.recorder.charge(self._model_calls() - calls, 0)
-        tokens = yield from fetch(asked)
-        notes = self._green_notes(texts, given, asked.stages)
-        self._seen = _Seen(nodes, Scores(places, given, asked.stages, notes=notes))
-        return list(self._possible(tokens).flatten().tolist())
+    def _can_verify_ahead(self) -> bool:
+        """Whether a GPU may go on by itself: nothing else has a part in the next pass."""
+        others = self._source.evaluator.batching.others
+        return bool(self._pipeline and self._only_run and not self._processors and not others)
 
-    def _possible(self, tokens: Tensor) -> Tensor:
+    def _verify_ahead(self, nodes: Sequence[Node]) -> Subroutine[BestTokens | None]:
+        """The best token after each node of a drafted tree and the probability of each drafted
+        token, while the GPU goes on with the next tree; None where it cannot."""
+        assert self._pipeline is not None, "_can_verify_ahead has checked this"
+        verified = yield from self._pipeline.verify(nodes)
+        if verified is None:
+            return None
+        further = zip(verified.log_probs, verified.higher, strict=True)
+        known = KnownStatistics(verified.best, dict(zip(verified.pairs, further, strict=True)))
+        self._last = _LastScores(nodes, _known_scores(nodes, known))
+        tokens = [[token] for token in verified.own]
+        of_own = torch.tensor([row[:1] for row in verified.best.log_probs]).exp()
+        return BestTokens(tokens, of_own, [*map(math.exp, verified.log_probs)])
+
+    def _checked(self, tokens: Tensor) -> Tensor:
+        """Drawn tokens, or an error where no token was possible."""
         if int(tokens.min()) < 0:
-            stages = self._seen.scores.stages if self._seen else []
+            stages = self._last.scores.stages if self._last else []
             names = ", ".join(stage.name for stage in stages) or "the model"
-            raise PlaygroundError(f"nothing can be drawn from what {names} leave")
+            raise PlaygroundError(f"no token is left to draw from after {names}")
         return tokens
-
-    def reshape(self, node: Node, name: str, scores: Tensor) -> None:
-        """Say what the strategy itself made of the last scores at a node, (vocab,): the next
-        record at this node tells of it as one more stage."""
-        assert self._seen is not None, "scores come before reshape"
-        nodes, before = self._seen
-        assert before.given is not None, "what the host was told is no scores"
-        row = [other is node for other in nodes].index(True)
-        own = slice(row, row + 1)
-        stages = [Stage(stage.name, stage.scores[own]) for stage in before.stages]
-        stages.append(Stage(name, scores[None]))
-        notes = before.notes and partial(_of_row, row, before.notes)
-        self._seen = _Seen([node], Scores([node.place], before.given[own], stages, notes=notes))
-
-    def logits(self, nodes: Sequence[Node]) -> Tensor:
-        """What the model said, before any processor: (nodes, vocab)."""
-        return parts([node.place for node in nodes], "logits")[0]
-
-    def features(self, nodes: Sequence[Node], layers: Sequence[int]) -> Tensor:
-        """The model's hidden states at each node after some of its layers: (nodes, layers, width);
-        -1 is the last one."""
-        [hidden] = parts([node.place for node in nodes], "hidden")
-        return after_layers(hidden, layers)
-
-    def states(self, node: Node) -> Tensor:
-        """The last hidden state at every token of the text down to a node: (length, width)."""
-        return node.evaluator.states(node.cell)
-
-    @property
-    def layers(self) -> int:
-        """How many layers the model has."""
-        return int(self.root.place.reading.hidden.shape[1]) - 1
-
-    @property
-    def tied(self) -> bool:
-        """Whether the model's output matrix is its embedding."""
-        return bool(self._source.model.module.config.tie_word_embeddings)
-
-    def exits(self, node: Node, layers: Sequence[int]) -> Tensor:
-        """What the output matrix makes of the states after some layers: (layers, vocab)."""
-        head: Any = self._source.model.module.get_output_embeddings()  # type: ignore[no-untyped-call]  # transformers has no types here
-        states = self.features([node], layers)[0]
-        with torch.inference_mode():
-            logits: Tensor = head(states)
-        return logits.float()
-
-    def stops(self, nodes: Sequence[Node], tokens: Sequence[int]) -> list[Stop | None]:
-        """For each node and the token after it, the rule that ends the text there, if any."""
-        if len({len(node.text) for node in nodes}) != 1:  # criteria take texts of one length
-            pairs = zip(nodes, tokens, strict=True)
-            return [stop for node, token in pairs for stop in self.stops([node], [token])]
-        return self._rules.after([node.text for node in nodes], tokens)
-
-    def record(self, picks: Sequence[Pick]) -> list[int]:
-        """Tell the trace what was picked from the last scores; gives each pick's step."""
-        if not picks:
-            return []
-        assert self._seen is not None, "scores come before record"
-        nodes, scores = self._seen
-        rows = {id(node): row for row, node in reversed(list(enumerate(nodes)))}
-        enter = self.recorder.enter
-        entries = [
-            enter(self._step(node), token, event, notes, node.tree)
-            for node, token, event, notes, _ in picks
-        ]
-        places = [None if pick.brief else (rows[id(pick.node)], pick.token) for pick in picks]
-        self.writer.add(scores, places, entries)
-        return [entry.id for entry in entries]
 
     def _step(self, node: Node) -> int | None:
         step = node.step
-        for token in node.untold:
+        for token in node.unrecorded:
             step = self.recorder.step_at(step, token, node.tree)
-            assert step is not None, "a text is told of from its beginning on"
+            assert step is not None, "a text is recorded from its beginning on"
         return step
 
-    def choose(self, node: Node, token: int, event: str = "chosen", **notes: Any) -> int:
-        """Tell the trace of one token; gives its step."""
-        return self.record([Pick(node, token, event, notes)])[0]
 
-    @property
-    def code_capture(self) -> CodeCapture:
-        """Runs custom decoding code in place of a strategy and captures what it does."""
-        model = self._source.model
-        return CodeCapture(model, self._again, self.recorder, self._token_decoder, self._watermark)
+def _notes_of_row(row: int, notes: Notes, picks: Picks) -> Sequence[Mapping[str, Any]]:
+    """The notes on picks from a row that stands alone now."""
+    return notes([(row, token) for _, token in picks])
 
-    def ended(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
-        """For each list of new tokens, the rule that ends the text there, if any."""
-        whole = [(*self.root.text, *text) for text in texts]
-        return [stop for text in whole for stop in self._rules.check([text])]
 
-    def show(self, tips: Iterable[int]) -> None:
-        """Say which texts to show now, by their last steps, the leading one first."""
-        self.recorder.show(tips)
+def _best_tokens(scores: Tensor, pairs: Tensor, count: int) -> Tensor:
+    """The best tokens of each row, their probabilities, and those at pairs of row and token, (2,
+    pairs), in one tensor: float64 holds token ids and float32 numbers exactly."""
+    probs = scores.softmax(-1)
+    tokens = scores.argmax(-1, keepdim=True) if count == 1 else _top(probs, count)
+    row, token = pairs.to(scores.device)
+    parts = tokens, probs.gather(-1, tokens), probs[row, token]
+    return torch.cat([part.flatten().double() for part in parts])
 
-    def finish(self, ends: Iterable[tuple[int, float | None, Stop]], stop: Stop) -> None:
-        """Return sequences, best first: last step, score, and the rule that ended each."""
-        self.writer.flush()
-        self.recorder.finish(ends, stop)
 
-    def forget(self) -> None:
-        """Let go of everything but the record."""
-        self._seen = None
-        self.writer.discard()
-        for held in ("root", "draft"):
-            self.__dict__.pop(held, None)
+def _best_continuations(scores: Tensor, totals: Tensor, pairs: Tensor, count: int) -> Tensor:
+    """The places in the flattened scores with the highest totals, the scores there, and those at
+    pairs of row and token, (2, pairs), in one tensor."""
+    sums = scores + totals[:, None].to(scores.device)  # (rows, vocab)
+    places = _top(sums.flatten()[None], count)[0]
+    row, token = pairs.to(scores.device)
+    parts = places, scores.flatten()[places], scores[row, token]
+    return torch.cat([part.double() for part in parts])
+
+
+def _top(scores: Tensor, count: int) -> Tensor:
+    """The highest scores of each row by their columns, (rows, count), highest first."""
+    # Of equal scores a CPU takes those that `generate` takes there.
+    return most(scores, count) if scores.device.type == "cuda" else scores.topk(count).indices
+
+
+def _pairs(pairs: Sequence[tuple[int, int]]) -> Tensor:
+    return torch.tensor(pairs, dtype=torch.long).view(-1, 2).T  # (2, pairs)
+
+
+def _known_scores(nodes: Sequence[Node], known: KnownStatistics) -> Scores:
+    return Scores([node.place for node in nodes], None, [], known)

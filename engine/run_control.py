@@ -1,8 +1,4 @@
-"""A person's hand on a run: play, pause, one step, stop.
-
-Knows how many ticks were granted, and lets the thread that runs wait for more. Refuses to know
-what a tick does.
-"""
+"""Control of a run from outside: play, pause, step, stop."""
 
 from __future__ import annotations
 
@@ -11,66 +7,67 @@ import threading
 
 
 class RunControl:
-    """Holds one stream of runs between its ticks; all methods may be called from any thread.
+    """Pauses one stream of runs between its ticks. All methods may be called from any thread.
 
-    A run makes its first decision as it begins and asks before every tick that follows. While it
-    waits it holds no lock, so others' runs go on. But it holds its place in the model's memory: a
-    run that has waited for ``patience`` seconds is stopped.
+    The stream makes its first tick at once and calls `is_set` before every tick that follows. While
+    it is paused it holds no lock, so other streams go on; but it keeps its positions in the model's
+    cache, so it is stopped after a pause of ``timeout`` seconds.
     """
 
-    def __init__(self, *, paused: bool = False, patience: float | None = None) -> None:
-        self.patience = patience
+    def __init__(self, *, paused: bool = False, timeout: float | None = None) -> None:
+        self.timeout = timeout
         self._changed = threading.Condition()
-        self._granted = 0 if paused else math.inf  # ticks that may still begin
+        self._granted = 0 if paused else math.inf  # ticks that may still start
         self._stopped = False
-        self._tired = False
+        self._timed_out = False
 
     def play(self) -> None:
-        """Let the run go on by itself."""
+        """Run without pauses."""
         self._grant(math.inf)
 
     def pause(self) -> None:
-        """Hold the run before its next tick."""
+        """Pause before the next tick."""
         self._grant(0)
 
     def step(self, ticks: int = 1) -> None:
-        """Let so many more ticks begin, then hold the run."""
+        """Run this many more ticks, then pause."""
         with self._changed:
             left = self._granted if self.paused else 0
             self._grant(left + ticks)
 
     def stop(self) -> None:
-        """End the run, also while it waits."""
+        """End the run, also while it is paused."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     @property
     def stopped(self) -> bool:
-        """Whether the run was told to end."""
+        """Whether the run is to end."""
         return self._stopped
 
     @property
-    def tired(self) -> bool:
-        """Whether the run was stopped because nobody let it go on in time."""
-        return self._tired
+    def timed_out(self) -> bool:
+        """Whether the run was stopped because it was paused for too long."""
+        return self._timed_out
 
     @property
     def paused(self) -> bool:
-        """Whether the run waits for a person before it goes on, now or after the steps granted."""
+        """Whether the run is paused, or will be after the granted steps."""
         return self._granted < math.inf
 
     def is_set(self) -> bool:
-        """What the loop asks before a tick, as it would ask an event: whether to stop.
+        """Whether to stop; waits while the run is paused, and uses up a granted tick.
 
-        Waits while nothing is granted; to go on uses up one of the ticks granted.
+        The loop calls this before every tick. The name is that of `threading.Event`, which may be
+        given in place of a `RunControl`.
         """
         with self._changed:
-            called = self._changed.wait_for(
-                lambda: self._stopped or self._granted > 0, self.patience
+            resumed = self._changed.wait_for(
+                lambda: self._stopped or self._granted > 0, self.timeout
             )
-            if not called:
-                self._stopped = self._tired = True
+            if not resumed:
+                self._stopped = self._timed_out = True
             if not self._stopped:
                 self._granted -= 1
             return self._stopped

@@ -1,8 +1,4 @@
-"""Scoring: what a strategy's settings make of a text that is there already.
-
-Knows how to have a whole text read in few passes and how to tell of it token by token. Refuses to
-choose anything.
-"""
+"""Scoring: the scores that a strategy's settings give to the tokens of an existing text."""
 
 from __future__ import annotations
 
@@ -13,34 +9,34 @@ from torch import Tensor
 from engine.run import Run
 from engine.strategy import Decoding
 from engine.trace import Stop
-from engine.trie.node import Ask, Node
+from engine.trie.node import Continuation, Node
 
-TOGETHER = 128  # tokens read in one pass: a vocabulary row is held for each of them
+TOKENS_PER_PASS = 128  # each keeps a row of the vocabulary in memory
 
-# What a strategy itself makes of the logits at a node before the processors, and its name.
-Reshape = Callable[[Run, Node], tuple[str, Tensor]]
+# A strategy's own change of the logits at a node before the processors, and its name.
+Adjust = Callable[[Run, Node], tuple[str, Tensor]]
 
 
 def scoring(
-    tokens: Sequence[int], *, log_probs: bool = False, reshape: Reshape | None = None
+    tokens: Sequence[int], *, log_probs: bool = False, adjust: Adjust | None = None
 ) -> Callable[[Run], Decoding]:
-    """A decoding that takes the given tokens, one after the other, and tells what each was worth.
+    """A decoding that takes the given tokens one after the other and records their scores.
 
-    ``log_probs``: the processors get log-probabilities, as beam searches give them.
+    With ``log_probs`` the processors get log-probabilities, as in beam search.
     """
 
     def decode(run: Run) -> Decoding:
         node = run.root
-        for start in range(0, len(tokens), TOGETHER):
-            part = list(tokens[start : start + TOGETHER])
-            # What the model would say after the last token of the text is not asked for.
-            read = part if start + TOGETHER < len(tokens) else part[:-1]
-            asks: list[Ask] = [(node, *read[:end]) for end in range(1, len(read) + 1)]
-            nodes = [node, *((yield asks) if asks else [])]
+        for start in range(0, len(tokens), TOKENS_PER_PASS):
+            part = list(tokens[start : start + TOKENS_PER_PASS])
+            # Nothing is predicted after the last token of the text.
+            read = part if start + TOKENS_PER_PASS < len(tokens) else part[:-1]
+            rest: list[Continuation] = [(node, *read[:end]) for end in range(1, len(read) + 1)]
+            nodes = [node, *((yield rest) if rest else [])]
             for before, token in zip(nodes, part, strict=False):
-                # One by one: some processors remember the text that they are led along.
-                reshaped = reshape(run, before) if reshape else None
-                run.scores([before], log_probs=log_probs, reshaped=reshaped)
+                # One by one: some processors keep state from one token to the next.
+                stage = adjust(run, before) if adjust else None
+                run.scores([before], log_probs=log_probs, stage=stage)
                 step = run.choose(before, token, "given")
             run.show([step])
             node = nodes[-1]

@@ -1,7 +1,4 @@
-"""Which rule ended a text: transformers' own stopping criteria, asked one by one.
-
-Knows transformers' criteria and what to call them. Refuses to decide anything itself.
-"""
+"""Which rule ends a text: transformers' own stopping criteria, evaluated one by one."""
 
 from __future__ import annotations
 
@@ -21,35 +18,36 @@ from transformers.generation.stopping_criteria import (
 from engine.trace import Stop
 from engine.trace.token_text import TokenDecoder
 
-_LAST_TOKEN = (EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria)
+_READ_LAST_TOKEN = (EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria)
 
 
-class _Asked(NamedTuple):
-    """A criterion, and what tells without asking it that it has nothing to say yet."""
+class _Criterion(NamedTuple):
+    """A criterion, and a cheap test that rules it out."""
 
     criterion: StoppingCriteria
-    shortest: int | None = None  # of the texts it may end
-    ends: frozenset[int] | None = None  # the tokens that make it end one
+    min_length: int | None = None  # it ends no shorter text
+    end_tokens: frozenset[int] | None = None  # it ends no text with another last token
 
     @staticmethod
-    def of(criterion: StoppingCriteria) -> _Asked:
+    def of(criterion: StoppingCriteria) -> _Criterion:
         if type(criterion) is MaxLengthCriteria:
-            known = criterion.max_position_embeddings  # it has something to say about that as well
-            return _Asked(criterion, min(criterion.max_length, known or criterion.max_length))
+            positions = criterion.max_position_embeddings  # beyond these it logs a warning
+            length = min(criterion.max_length, positions or criterion.max_length)
+            return _Criterion(criterion, length)
         if type(criterion) is EosTokenCriteria:
-            # Fetched once: a GPU that has them would be waited for at every token.
-            return _Asked(criterion, ends=frozenset(criterion.eos_token_id.tolist()))
-        return _Asked(criterion)
+            # Read once: on a GPU every read waits.
+            return _Criterion(criterion, end_tokens=frozenset(criterion.eos_token_id.tolist()))
+        return _Criterion(criterion)
 
-    def surely_not(self, length: int, tokens: Iterable[int]) -> bool:
-        """Whether it need not be asked: nearly always, and to ask takes a while."""
-        if self.shortest is not None:
-            return length < self.shortest
-        return self.ends is not None and self.ends.isdisjoint(tokens)
+    def ruled_out(self, length: int, tokens: Iterable[int]) -> bool:
+        """Whether it need not be evaluated, which is slow: nearly always."""
+        if self.min_length is not None:
+            return length < self.min_length
+        return self.end_tokens is not None and self.end_tokens.isdisjoint(tokens)
 
 
 class StopRules:
-    """The criteria of one run."""
+    """The stopping criteria of one run."""
 
     def __init__(
         self,
@@ -59,41 +57,40 @@ class StopRules:
         device: torch.device,
     ) -> None:
         self._device = device
-        # A text that ends by itself on its last allowed token ended by itself: limits come last.
+        # Limits come last: an end token in the last allowed place is the reason to report.
         limits = (MaxLengthCriteria, MaxTimeCriteria)
         ordered = sorted(criteria, key=lambda criterion: isinstance(criterion, limits))
-        # A clock of its own: a caller may have given the same one to several runs.
+        # Copied, as a caller may share one among runs: each has its own clock.
         own = [copy(c) if isinstance(c, MaxTimeCriteria) else c for c in ordered]
-        self._criteria = [_Asked.of(criterion) for criterion in own]
+        self._criteria = [_Criterion.of(criterion) for criterion in own]
         self._prompt_length = prompt_length
         self._token_decoder = token_decoder
 
-    def wait(self, seconds: float) -> None:
-        """Leave time out of what a time limit counts: somebody held the run."""
+    def exclude_time(self, seconds: float) -> None:
+        """Leave time in which the run was paused out of the time limit."""
         for criterion, *_ in self._criteria:
             if isinstance(criterion, MaxTimeCriteria):
                 criterion.initial_timestamp += seconds
 
     def after(self, texts: Sequence[Sequence[int]], tokens: Sequence[int]) -> list[Stop | None]:
-        """For each of some texts of one length and the token behind it, the first rule that ends
-        it there."""
+        """The first rule that ends each text with the token behind it; texts are of one length."""
         length = len(texts[0]) + 1
-        if all(asked.surely_not(length, tokens) for asked in self._criteria):
+        if all(own.ruled_out(length, tokens) for own in self._criteria):
             return [None] * len(texts)
         return self.check([(*text, token) for text, token in zip(texts, tokens, strict=True)])
 
     def check(self, texts: Sequence[tuple[int, ...]]) -> list[Stop | None]:
-        """For each of some texts of one length, the first rule that ends it there."""
+        """The first rule that ends each text; texts are of one length."""
         stops: list[Stop | None] = [None] * len(texts)
-        # What the known ones look at: the last token, how long the text is, the clock. They are
-        # asked on the host, as a GPU would have to be waited for.
+        # The known criteria read only the last token, the length and the clock. They are evaluated
+        # on the host, without waiting for a GPU.
         length, tokens = len(texts[0]), [text[-1] for text in texts]
         last = torch.tensor(tokens)[:, None].expand(-1, length)
-        for asked in self._criteria:
-            if asked.surely_not(length, tokens):
+        for own in self._criteria:
+            if own.ruled_out(length, tokens):
                 continue
-            criterion = asked.criterion
-            known = type(criterion) in _LAST_TOKEN
+            criterion = own.criterion
+            known = type(criterion) in _READ_LAST_TOKEN
             given = last if known else torch.tensor(texts, device=self._device)
             fired = torch.as_tensor(criterion(given, None)).expand(len(stops))
             for row, hit in enumerate(fired.tolist()):

@@ -1,53 +1,59 @@
-"""What a decoding strategy is: a generator that asks for children of nodes and gets them back
-evaluated.
+"""The contract of a decoding strategy, and the registry of all strategies.
 
-Knows the contract and keeps the register. Refuses to know any strategy.
+A strategy is a generator that yields continuations of nodes and gets the evaluated nodes back. See
+`engine.run` for what it can do in between.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from engine.accel.host_future import HostFuture
 from engine.errors import PlaygroundError, did_you_mean
-from engine.run import Run
+from engine.run import Continuation, Node, Run, Subroutine
 from engine.settings import SHARED, Setting, settings_of
-from engine.trie.node import Ask, Node
 
-# Asks for nodes and gets them, or for what a device was asked and gets the answer.
-Decoding = Generator[Sequence[Ask] | HostFuture, Any, None]
-__all__ = ["Ask", "Decoding", "Strategy", "find", "registered", "registration", "strategy"]
+__all__ = [
+    "Continuation",
+    "Decoding",
+    "Strategy",
+    "Subroutine",
+    "find",
+    "registered",
+    "registration",
+    "strategy",
+]
 
+Decoding = Subroutine[None]
 Decode = Callable[[Run, Any], Decoding]
 
 
-class Reshape(Protocol):
-    """A strategy's own change to the logits at a node, apart from what it chooses."""
+class Adjust(Protocol):
+    """A strategy's own change of the logits at a node, before the processors."""
 
     def __call__(self, run: Run, node: Node, *, params: Any) -> tuple[str, Tensor]:
-        """What to call the change, and the scores it leaves: (1, vocab)."""
+        """The name of the change, and the scores it leaves: (1, vocab)."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """One registered strategy. Its docstring is the text people read about it."""
+    """One registered strategy. The docstring of its generator is its description on the page."""
 
     id: str
-    order: int
     params: type
     decode: Decode
-    # The GenerationConfig fields that make transformers prepare this kind of run.
-    fixed: dict[str, Any]
-    decoder_only: bool = False  # it cannot decode behind an encoder
-    drafts: bool = False  # it has tokens judged that may be thrown away
-    heads: bool = False  # the model's own draft heads write them
+    fixed: dict[str, Any]  # the GenerationConfig fields that it always has
+    order: float = math.inf  # where it is listed
+    decoder_only: bool = False  # it does not support encoder-decoder models
+    drafts: bool = False  # it verifies drafted tokens, and rejects some
+    heads: bool = False  # it drafts with the model's draft heads
     foreign: bool = False  # it runs code that comes with its settings
-    reshape: Reshape | None = None  # what it makes of the logits before the processors get them
+    adjust: Adjust | None = None  # changes the logits before the processors
 
     @property
     def description(self) -> str:
@@ -70,28 +76,32 @@ class Strategy:
         return {**SHARED, **self.own_settings}
 
 
-_REGISTER: dict[str, Strategy] = {}
+_REGISTRY: dict[str, Strategy] = {}
 
 
 def strategy(
     id: str,
     *,
-    order: int,
     params: type,
+    order: float = math.inf,
     decoder_only: bool = False,
     drafts: bool = False,
     heads: bool = False,
     foreign: bool = False,
-    reshape: Reshape | None = None,
+    adjust: Adjust | None = None,
     **fixed: Any,
 ) -> Callable[[Decode], Decode]:
-    """Register a decoding generator under ``id``; people are shown strategies by ``order``."""
+    """Register a decoding generator under ``id``.
+
+    Strategies are listed by ``order``, those without one at the end. Further arguments are fields
+    of `GenerationConfig` that the strategy always has, such as ``do_sample=True``.
+    """
 
     def register(decode: Decode) -> Decode:
-        if id in _REGISTER:
+        if id in _REGISTRY:
             raise ValueError(f"two strategies are called {id!r}")
-        _REGISTER[id] = Strategy(
-            id, order, params, decode, fixed, decoder_only, drafts, heads, foreign, reshape
+        _REGISTRY[id] = Strategy(
+            id, params, decode, fixed, order, decoder_only, drafts, heads, foreign, adjust
         )
         return decode
 
@@ -99,19 +109,19 @@ def strategy(
 
 
 def registration(decode: Decode) -> Strategy:
-    """What a decoding generator was registered as."""
-    return next(found for found in _REGISTER.values() if found.decode is decode)
+    """The strategy that a decoding generator is registered as."""
+    return next(found for found in _REGISTRY.values() if found.decode is decode)
 
 
 def registered() -> dict[str, Strategy]:
-    """Every strategy by its id, simple ones first."""
-    return {found.id: found for found in sorted(_REGISTER.values(), key=lambda s: s.order)}
+    """All strategies by id, in the order in which they are listed."""
+    return {found.id: found for found in sorted(_REGISTRY.values(), key=lambda s: (s.order, s.id))}
 
 
 def find(id: str) -> Strategy:
-    """The strategy called ``id``, or a `PlaygroundError` that names a near one."""
-    if id not in _REGISTER:
+    """The strategy called ``id``; raises `PlaygroundError`, which suggests a similar id."""
+    if id not in _REGISTRY:
         known = ", ".join(registered())
-        near = did_you_mean(str(id), _REGISTER)
+        near = did_you_mean(str(id), _REGISTRY)
         raise PlaygroundError(f"unknown strategy {id!r}{near or f'; there are {known}'}")
-    return _REGISTER[id]
+    return _REGISTRY[id]

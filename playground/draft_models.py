@@ -13,9 +13,9 @@ from itertools import chain, count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from engine.drafting.cross_tokenizer import alike
+from engine.drafting.cross_tokenizer import same_vocabulary
 from engine.drafting.draft_tree import TreeDrafter
-from engine.drafting.exits import Leaving
+from engine.drafting.exits import ExitLayers
 from engine.drafting.heads import Heads
 from engine.errors import PlaygroundError, did_you_mean
 from engine.models import loading, trained
@@ -91,7 +91,7 @@ class DraftModels:
         return max(1, int(config.num_hidden_layers) // 2)
 
     def _own_layers(
-        self, layers: int, target: Source, length: int, leaving: Leaving | None = None
+        self, layers: int, target: Source, length: int, leaving: ExitLayers | None = None
     ) -> Source:
         """The target's first layers as the drafter; 0 is all of them."""
         evaluator = self._backends.first(layers, length, leaving)
@@ -155,7 +155,7 @@ class DraftModels:
         return Backends(model.module, self._positions, width if same else None, packed=True)
 
     def _same_vocabulary(self, draft: Model) -> bool:
-        return alike(self._model.tokenizer, draft.tokenizer)
+        return same_vocabulary(self._model.tokenizer, draft.tokenizer)
 
 
 def _prompt(evaluator: Evaluator, model: Model, prompt: Prompt) -> Prompt:

@@ -219,10 +219,10 @@ class Playground:
             raise PlaygroundError(
                 f"{found.id} cannot score a text: its own code decides while it generates"
             )
-        reshape = partial(found.reshape, params=params) if found.reshape else None
+        adjust = partial(found.adjust, params=params) if found.adjust else None
         beams = "num_beams" in found.own_settings
         run = self._started(source, request, prepared, params)
-        return run, scoring(tokens, log_probs=beams, reshape=reshape)
+        return run, scoring(tokens, log_probs=beams, adjust=adjust)
 
     def _prepared(self, source: Source, request: Request) -> tuple[Strategy, Prepared, Any]:
         """A strategy, its processors and criteria from transformers, and its own settings."""

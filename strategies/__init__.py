@@ -1,7 +1,4 @@
-"""Decoding strategies, one per file: dropping a file in here registers it everywhere.
-
-Knows torch and the engine. Refuses to know caches, devices, figures and pages.
-"""
+"""Decoding strategies, one per file: a file dropped in here is registered everywhere."""
 
 import pkgutil
 from importlib import import_module

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from engine.run import Run
+from engine.run import Run, Subroutine
 from engine.strategy import Decoding, strategy
-from strategies._beams import Beams
+from strategies._beams import BeamParams, Beams, Candidates
 from strategies.beam_search import search
-from strategies.sample import Shaping
+from strategies.sample import SamplingParams
 
 
 @dataclass(frozen=True)
-class Params(Shaping, Beams):
-    """The settings of beam search and those of sampling."""
+class Params(SamplingParams, BeamParams):
+    """The settings of beam search and of sampling."""
 
 
 @strategy("beam_sample", order=4, params=Params, do_sample=True)
 def beam_sample(run: Run, params: Params) -> Decoding:
-    """Keeps several beginnings as beam search does, but draws which continuations get a place.
+    """Beam search that samples the continuations of its beams instead of ranking them.
 
-    Less dull than beam search, more coherent than plain sampling. Equal seeds give equal draws.
+    More varied than beam search, more coherent than sampling. Equal seeds give equal texts.
     """
+    return search(run, params, drawn_candidates)
 
-    def drawn(sums: Tensor, count: int) -> Tensor:
-        return run.draw(sums.softmax(-1)[None], count)[0].to(sums.device)
 
-    return search(run, params, drawn)
+def drawn_candidates(run: Run, beams: Beams) -> Subroutine[Candidates]:
+    """Continuations drawn in proportion to the probabilities of the whole texts."""
+    scores = run.scores(beams.nodes, log_probs=True)  # (beams, vocab)
+    totals = scores + beams.totals[:, None].to(scores)
+    probs = totals.flatten().softmax(-1)  # (beams * vocab,)
+    drawn = run.draw(probs[None], beams.num_candidates)[0].tolist()
+    places = [divmod(index, scores.shape[-1]) for index in drawn]
+    rows, tokens = [beam for beam, _ in places], [token for _, token in places]
+    return beams.candidates(rows, tokens, scores[rows, tokens].tolist())
+    yield  # a subroutine, though this one evaluates nothing

@@ -1,8 +1,7 @@
-"""Decoding by contrasting layers.
+"""DoLa: decoding by contrasting layers.
 
 Chuang et al. 2023, "DoLa: Decoding by Contrasting Layers Improves Factuality in Large Language
-Models": log p(final layer) - log p(early layer), among tokens the final layer finds plausible. The
-early layer is, at every step, the one whose distribution differs most from the final one.
+Models".
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from engine.interop.custom_generate import custom_generate
 from engine.run import Node, Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
-from strategies.sample import Shaping
+from strategies.sample import SamplingParams
 
-PLAUSIBLE = 0.1  # tokens less probable than this share of the most probable one are cut
-TOLD = 10  # tokens the contrast leaves whose log-probabilities are told
-RIVALS = 5  # tokens likeliest at the final layer that are told of, left or not
-DEEP = 40  # models with more layers than this only contrast layers near one end
-REACH = 20  # how many layers near the end those are
+ALPHA = 0.1  # tokens less probable than this fraction of the most probable one are cut
+MAX_RECORDED = 10  # tokens, the best by contrast, whose log-probabilities are recorded
+MAX_RIVALS = 5  # tokens, the most probable at the final layer, that are recorded as well
+DEEP = 40  # a model with more layers than this contrasts only layers near one end,
+NEAR = 20  # this many of them
 
 
 @dataclass(frozen=True)
-class Params(Shaping):
-    """Which layers may be contrasted, and whether to draw."""
+class Params(SamplingParams):
+    """The candidate layers, and whether to sample."""
 
     dola_layers: Any = setting(
         "low",
-        "The layers to choose the early one from: low, high, or a list of layer numbers.",
+        "The layers to choose the early layer from: low, high, or a list of layer numbers.",
         kind=object,
     )
-    do_sample: bool = setting(False, "Draw from the contrast instead of taking its maximum.")
+    do_sample: bool = setting(False, "Sample from the contrast instead of taking its maximum.")
 
     def __post_init__(self) -> None:
-        """Refuse what names no layers."""
+        """Reject what names no layers."""
         layers = self.dola_layers
         numbers = isinstance(layers, list | tuple) and all(type(layer) is int for layer in layers)
         if layers not in ("low", "high") and not (numbers and layers and min(layers) >= 0):
@@ -50,50 +49,69 @@ class Params(Shaping):
             )
 
 
-class _Contrasted(NamedTuple):
-    """What the layers say at a place, and how the one to contrast was chosen."""
+class Contrast(NamedTuple):
+    """The final layer contrasted with the early one at a node."""
 
-    final: Tensor  # (vocab,) logits
-    early: Tensor  # (layers, vocab)
-    divergences: Tensor  # (layers,)
-    chosen: int
-    contrast: Tensor  # (vocab,)
-
-
-def _contrasted(run: Run, node: Node, layers: list[int]) -> _Contrasted:
-    final, early = run.logits([node])[0], run.exits(node, layers)
-    divergences = _jensen_shannon(final, early)
-    chosen = int(divergences.argmax())
-    return _Contrasted(final, early, divergences, chosen, _contrast(final, early[chosen]))
+    final: Tensor  # (vocab,) logits of the final layer
+    early: Tensor  # (layers, vocab) logits of the candidate layers
+    divergences: Tensor  # (layers,) of the candidate layers from the final one
+    premature: int  # the index of the early layer
+    scores: Tensor  # (vocab,)
 
 
-def reshape(run: Run, node: Node, *, params: Params) -> tuple[str, Tensor]:
-    """The contrast at a place where nothing is to be chosen."""
+def contrast(run: Run, node: Node, layers: list[int]) -> Contrast:
+    """Contrast the final layer N with the candidate layer that differs most from it."""
+    final, early = run.logits([node])[0], run.early_logits(node, layers)
+    # M = argmax over j of JSD(q_N || q_j)
+    divergences = jensen_shannon(final, early)
+    premature = int(divergences.argmax())
+    # F(x) = log q_N(x) - log q_M(x) for x with q_N(x) >= α max q_N, else -∞
+    log_q = final.log_softmax(-1)
+    implausible = log_q < log_q.max() + math.log(ALPHA)
+    scores = (log_q - early[premature].log_softmax(-1)).masked_fill(implausible, -torch.inf)
+    return Contrast(final, early, divergences, premature, scores)
+
+
+def jensen_shannon(final: Tensor, early: Tensor) -> Tensor:
+    """The divergence of each layer's distribution from the final one, in nats: (layers,).
+
+    As in the paper's own code: the divergence of their mean from either, not of either from it.
+    """
+    log_p, log_q = final.log_softmax(-1), early.log_softmax(-1)  # (vocab,), (layers, vocab)
+    mean = 0.5 * (log_p.exp() + log_q.exp())
+    log_mean = mean.log()
+    from_final = (mean * (log_mean - log_p)).nansum(-1)
+    from_early = (mean * (log_mean - log_q)).nansum(-1)
+    return 0.5 * (from_final + from_early)
+
+
+def adjust(run: Run, node: Node, *, params: Params) -> tuple[str, Tensor]:
+    """The contrast at a node of a text that is only scored."""
     layers = candidate_layers(params.dola_layers, run.layers, run.tied)
-    return "dola", _contrasted(run, node, layers).contrast[None]
+    return "dola", contrast(run, node, layers).scores[None]
 
 
-@strategy("dola", order=8, params=Params, decoder_only=True, reshape=reshape, num_beams=1)
+@strategy("dola", order=8, params=Params, decoder_only=True, adjust=adjust, num_beams=1)
 def dola(run: Run, params: Params) -> Decoding:
-    """Takes what the last layer knows and an earlier one did not yet know.
+    """Contrasts the last layer with an earlier one and takes what only the last one predicts.
 
-    Facts tend to be settled in later layers, so the difference favours them. Wants a
-    repetition_penalty of about 1.2: the contrast alone likes to repeat itself.
+    Facts tend to emerge in later layers, so the difference favors them. Use it with a
+    repetition_penalty of about 1.2: the contrast alone tends to repeat itself.
     """
     layers = candidate_layers(params.dola_layers, run.layers, run.tied)
     node = run.root
     while True:
-        final, early, divergences, chosen, contrast = _contrasted(run, node, layers)
-        scores = run.scores([node], reshaped=("dola", contrast[None]))[0]
+        found = contrast(run, node, layers)
+        scores = run.scores([node], stage=("dola", found.scores[None]))[0]  # (vocab,)
         token = int(run.draw(scores.softmax(-1))) if params.do_sample else int(scores.argmax())
-        told = _told(token, scores, final)
+        recorded = _recorded(token, scores, found.final)
         step = run.choose(
             node,
             token,
-            layer=layers[chosen],
-            divergences=dict(zip(map(str, layers), _rounded(divergences), strict=True)),
-            candidates=_by_layer(told, torch.cat([early, final[None]])),
-            cut=[told[place] for place in (scores[told] == -torch.inf).nonzero().flatten()],
+            layer=layers[found.premature],
+            divergences=dict(zip(map(str, layers), _rounded(found.divergences), strict=True)),
+            candidates=_by_layer(recorded, torch.cat([found.early, found.final[None]])),
+            cut=[recorded[at] for at in (scores[recorded] == -torch.inf).nonzero().flatten()],
         )
         run.show([step])
         [stop] = run.stops([node], [token])
@@ -105,50 +123,30 @@ def dola(run: Run, params: Params) -> Decoding:
 generate = custom_generate(dola)
 
 
-def candidate_layers(asked: str | list[int], last: int, tied: bool) -> list[int]:
-    """The layers to choose from in a model of ``last`` layers; 0 is the embedding."""
-    if not isinstance(asked, str):
-        if below := [layer for layer in asked if layer < last]:
+def candidate_layers(chosen: str | list[int], last: int, tied: bool) -> list[int]:
+    """The candidate layers of a model with ``last`` layers; 0 is the embedding."""
+    if not isinstance(chosen, str):
+        if below := [layer for layer in chosen if layer < last]:
             return below
-        raise PlaygroundError(f"dola_layers is {asked!r}; the model's last layer is {last}")
-    # Where the output matrix is the embedding, leaving at once gives back the token that went in.
+        raise PlaygroundError(f"dola_layers is {chosen!r}; the model's last layer is {last}")
+    # With tied embeddings, the embedding itself predicts the token that was read.
     first = 0 if not tied else min(2, last - 1)
-    if asked == "high":
-        return list(range(last // 2 if last <= DEEP else last - REACH, last, 2))
-    # In a shallow model there may be none between the first one and the middle.
-    return list(range(first, last // 2 if last <= DEEP else REACH, 2)) or [first]
+    if chosen == "high":
+        return list(range(last // 2 if last <= DEEP else last - NEAR, last, 2))
+    # A shallow model may have no layer between the first one and the middle.
+    return list(range(first, last // 2 if last <= DEEP else NEAR, 2)) or [first]
 
 
-def _jensen_shannon(final: Tensor, early: Tensor) -> Tensor:
-    """How far each layer's distribution is from the final one, in nats: (layers,).
-
-    As the paper's own code has it: the divergence of their mean from either, not of either from it.
-    """
-    log_p, log_q = final.log_softmax(-1), early.log_softmax(-1)  # (vocab,), (layers, vocab)
-    mean = 0.5 * (log_p.exp() + log_q.exp())
-    log_mean = mean.log()
-    from_final = (mean * (log_mean - log_p)).nansum(-1)
-    from_early = (mean * (log_mean - log_q)).nansum(-1)
-    return 0.5 * (from_final + from_early)
-
-
-def _contrast(final: Tensor, early: Tensor) -> Tensor:
-    """log p(final) - log p(early) where the final layer finds a token plausible: (vocab,)."""
-    log_p = final.log_softmax(-1)
-    implausible = log_p < log_p.max() + math.log(PLAUSIBLE)
-    return (log_p - early.log_softmax(-1)).masked_fill(implausible, -torch.inf)
-
-
-def _told(chosen: int, scores: Tensor, final: Tensor) -> list[int]:
-    """The best tokens by contrast, the chosen one, and the likeliest at the final layer."""
+def _recorded(chosen: int, scores: Tensor, final: Tensor) -> list[int]:
+    """The best tokens by contrast, the chosen one, and the most probable at the final layer."""
     kept = int((scores > -torch.inf).sum())
-    best = scores.topk(min(TOLD, kept)).indices.tolist()
-    likeliest = final.topk(min(RIVALS, len(final))).indices.tolist()
-    return list(dict.fromkeys([*best, chosen, *likeliest]))
+    best = scores.topk(min(MAX_RECORDED, kept)).indices.tolist()
+    rivals = final.topk(min(MAX_RIVALS, len(final))).indices.tolist()
+    return list(dict.fromkeys([*best, chosen, *rivals]))
 
 
 def _by_layer(tokens: Sequence[int], logits: Tensor) -> list[list[float]]:
-    """Of each token its id and its log-probability at every layer, the final one last."""
+    """The id of each token and its log-probability at every layer, the final one last."""
     log_probs = logits.log_softmax(-1)[:, tokens].T  # (tokens, layers)
     return [[token, *_rounded(row)] for token, row in zip(tokens, log_probs, strict=True)]
 

@@ -10,34 +10,35 @@ from dataclasses import dataclass
 from engine.run import Run
 from engine.settings import setting
 from engine.strategy import Decoding, strategy
-from strategies._drafting import Drafting, Pace, by_model
-from strategies._speculation import speculate
+from strategies._drafting import DraftingParams, DraftLength, draft_with_model
+from strategies.speculative import speculate
 
 
 @dataclass(frozen=True)
-class Params(Drafting):
-    """After how many layers the draft leaves the model, and how it drafts."""
+class Params(DraftingParams):
+    """The exit layer, and how it drafts."""
 
     assistant_early_exit: int | None = setting(
         None,
-        "How many of the model's layers draft; without a number, as many as pay with an exit that "
-        "was trained, or else half of them.",
+        "The number of layers that draft. By default the fastest with a trained exit, or half of "
+        "the layers.",
         kind=int,
         low=1,
     )
     trained_exit: bool = setting(
         True,
-        "Leave the layers by what was trained to follow them, where something was: smollm2 behind "
-        "2, 4 and 8. Else by the model's own last norm and output matrix, as in transformers.",
+        "Use a trained exit where there is one: smollm2 after 2, 4 and 8 layers. Otherwise the "
+        "model's own last norm and output matrix follow the layers, as in transformers.",
     )
 
 
 @strategy("early_exit", order=11, params=Params, drafts=True, decoder_only=True, num_beams=1)
 def early_exit(run: Run, params: Params) -> Decoding:
-    """Lets the model's first layers write ahead and keeps what the whole model agrees with.
+    """Drafts tokens with the model's first layers and keeps those that the whole model accepts.
 
-    Needs no second model: both share weights and cache. Pays only where something was trained to
-    follow the layers, or they themselves to be left early; elsewhere few drafts are kept.
+    Needs no second model: both share weights and cache. Faster only with a trained exit, or with
+    layers trained for early exit; otherwise few tokens are accepted.
     """
-    pace = Pace(params)
-    return speculate(run, by_model(run, params, pace), do_sample=params.do_sample, heard=pace.heard)
+    length = DraftLength(params)
+    draft = draft_with_model(run, params, length)
+    return speculate(run, draft, do_sample=params.do_sample, on_round=length.update)

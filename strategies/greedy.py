@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from engine.run import Run
 from engine.strategy import Decoding, strategy
 
@@ -17,17 +15,14 @@ class Params:
 
 @strategy("greedy", order=1, params=Params, do_sample=False, num_beams=1)
 def greedy(run: Run, params: Params) -> Decoding:
-    """Always takes the most probable token.
+    """Takes the most probable token at each step.
 
-    The same prompt always gives the same text. What is most probable at each step need not be
-    most probable as a whole, and long texts tend to repeat themselves.
+    Deterministic: a prompt always gives the same text. The most probable tokens do not make the
+    most probable text, and long texts tend to repeat themselves.
     """
     node = run.root
     while True:
-        if best := (yield from run.best([node], 1)):
-            token = best.tokens[0][0]
-        else:
-            token = int((yield from run.ask(torch.argmax, run.scores([node]))))
+        [[token]], _, _ = yield from run.best([node], 1)
         step = run.choose(node, token)
         run.show([step])
         [stop] = run.stops([node], [token])

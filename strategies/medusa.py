@@ -1,4 +1,4 @@
-"""Draft heads: the model says from one state what may come next but one, and so on.
+"""Medusa: speculative decoding whose drafts are trees by extra heads on the model.
 
 Cai et al. 2024, "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads";
 heads that read the drafted tokens before theirs: Ankner et al. 2024, "Hydra: Sequentially-Dependent
@@ -8,124 +8,81 @@ Draft Heads for Medusa Decoding".
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
-from engine.accel.host_future import HostFuture
-from engine.accel.medusa_pipeline import Ahead
-from engine.drafting.draft_tree import Size, Tree
-from engine.run import Node, Run
+from engine.drafting.draft_tree import DraftTree
+from engine.drafting.tree_size import TreeSize
+from engine.run import Node, Run, Subroutine
 from engine.settings import setting
-from engine.strategy import Ask, Decoding, strategy
-from engine.trace.statistics import KnownStatistics
-from strategies._speculation import Proposal, Verdict, judged, speculate, walk
-from strategies.sample import Shaping
+from engine.strategy import Decoding, strategy
+from strategies._drafting import DO_SAMPLE, Draft, significant
+from strategies.sample import SamplingParams
+from strategies.speculative import speculate
 
 
 @dataclass(frozen=True)
-class Params(Shaping):
-    """How large trees of drafts are."""
+class Params(SamplingParams):
+    """The size of the trees."""
 
     medusa_tokens: int | None = setting(
         None,
-        "How many drafted tokens the model judges in a round; without a number, as many as pay "
-        "here: a GPU judges many in the time of one.",
+        "The most tokens to draft in a round. By default as many as are fastest here: a GPU "
+        "verifies many in the time of one.",
         kind=int,
         low=1,
         limit="draft_tokens",
     )
     medusa_depth: int | None = setting(
         None,
-        "How many tokens ahead to draft, at most one for each of the model's draft heads; without "
-        "a number, with all of them.",
+        "How many tokens ahead to draft: at most, and by default, one for each draft head.",
         kind=int,
         low=1,
         high=16,
     )
     medusa_threshold: float | None = setting(
         None,
-        "Leave out tokens that the heads think are reached with less than this probability; "
-        "without a number, those that do not pay here, or none if medusa_tokens is given.",
+        "Drop drafted tokens whose path the heads give a lower probability. By default what is "
+        "fastest here, or 0 if medusa_tokens is given.",
         low=0.0,
         high=1.0,
     )
-    do_sample: bool = setting(
-        False,
-        "Draw tokens, as probable as the model thinks they are, instead of the most probable.",
-    )
+    do_sample: bool = setting(False, DO_SAMPLE)
 
 
 @strategy(
     "medusa", order=13, params=Params, drafts=True, heads=True, decoder_only=True, num_beams=1
 )
 def medusa(run: Run, params: Params) -> Decoding:
-    """Drafts a tree of continuations with small heads on the model, and keeps what it agrees with.
+    """Drafts a tree of continuations with small heads on the model and keeps one accepted path.
 
-    One pass of the model judges the whole tree. The text is the one greedy decoding would give, or,
-    drawn, one from the very distribution that sampling has.
+    One pass of the model verifies the whole tree. The text is the one of greedy decoding or, with
+    do_sample, follows exactly the distribution of sampling.
     """
-    size = _size(run, params)
-    drafting = _Drafting(run, size, Ahead(run, size))
-    judge = None if params.do_sample else drafting.judge
-    return speculate(run, drafting.draft, do_sample=params.do_sample, judge=judge)
+    trees = run.draft_trees(_tree_size(run.heads.default_size, params))
+
+    def draft(generated: list[int], room: int, number: int, node: Node) -> Subroutine[Draft]:
+        if not generated or room <= 0:  # heads start from a token that the model took
+            return Draft()
+        tree, ms = trees.tree(node, generated[-1], room)
+        return Draft(tree.tokens, notes=_notes(tree, ms), tree=tree.parents)
+        yield []  # a subroutine, though this one evaluates nothing
+
+    return speculate(run, draft, do_sample=params.do_sample)
 
 
-@dataclass(frozen=True)
-class _Drafting:
-    """Drafts by the model's heads; where a GPU goes on by itself, what it has drafted and read."""
-
-    run: Run
-    largest: Size
-    ahead: Ahead
-
-    def draft(
-        self, written: list[int], room: int, number: int, last: Node
-    ) -> Generator[Sequence[Ask], list[Node], Proposal]:
-        """A tree behind the last token written."""
-        run, size = self.run, self.largest._replace(depth=min(self.largest.depth, room))
-        if size.depth <= 0 or not written:  # heads begin with a token that the model took
-            return Proposal()
-        if there := self.ahead.drafted(last, written[-1]):
-            tree, nodes, ms = there
-            return Proposal(tree.tokens, None, _notes(tree, ms), tree.parents, nodes)
-        since = time.perf_counter()
-        features = run.features([last], run.heads.layers)
-        tree = run.heads.tree(features, written[-1], run.end_tokens, size)
-        ms = (time.perf_counter() - since) * 1000
-        return Proposal(tree.tokens, notes=_notes(tree, ms), parents=tree.parents)
-        yield []  # a drafter is a generator, though this one asks nobody
-
-    def judge(
-        self, nodes: Sequence[Node], proposal: Proposal
-    ) -> Generator[HostFuture, Tensor, tuple[Verdict, list[float]]]:
-        """Judge a tree, and have the device go on where nothing hinders it."""
-        if self.ahead.possible(nodes) and (there := (yield from self.ahead.judged(nodes))):
-            rows = [above + 1 for above in proposal.above]
-            drafted = zip(rows, proposal.tokens, strict=True)
-            told = zip(there.log_probs, there.higher, strict=True)
-            self.run.know(nodes, KnownStatistics(there.best, dict(zip(drafted, told, strict=True))))
-            return walk(there.own, proposal), [*map(math.exp, there.log_probs)]
-        return (yield from judged(self.run, False, nodes, proposal))
+def _tree_size(default: TreeSize, params: Params) -> TreeSize:
+    tokens, threshold = params.medusa_tokens, params.medusa_threshold
+    if threshold is None:
+        threshold = default.min_probability if tokens is None else 0.0
+    depth = min(params.medusa_depth or default.depth, default.depth)
+    return TreeSize(tokens or default.tokens, depth, threshold)
 
 
-def _size(run: Run, params: Params) -> Size:
-    """How large trees may get: as the settings say, or as it pays."""
-    usual = run.heads.usual
-    tokens, least = params.medusa_tokens, params.medusa_threshold
-    if least is None:
-        least = usual.least if tokens is None else 0.0
-    depth = min(params.medusa_depth or usual.depth, usual.depth)
-    return Size(tokens or usual.tokens, depth, least)
-
-
-def _notes(tree: Tree, ms: float) -> list[dict[str, Any]]:
-    """What the heads thought of each token; with the first, how long they took for all."""
+def _notes(tree: DraftTree, ms: float) -> list[dict[str, Any]]:
+    """The heads' probability of each token; with the first one, the time that drafting took."""
     notes: list[dict[str, Any]] = [
-        {"q": float(f"{math.exp(log_prob):.6g}"), "depth": depth}
+        {"q": significant(math.exp(log_prob)), "depth": depth}
         for log_prob, depth in zip(tree.log_probs, tree.depths, strict=True)
     ]
     if notes:

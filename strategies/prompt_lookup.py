@@ -6,75 +6,71 @@ Acceleration of Large Language Models".
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from engine.run import Node, Run
+from engine.run import Node, Run, Subroutine
 from engine.settings import setting
-from engine.strategy import Ask, Decoding, strategy
-from strategies._speculation import Proposal, speculate
-from strategies.sample import Shaping
+from engine.strategy import Decoding, strategy
+from strategies._drafting import DO_SAMPLE, Draft
+from strategies.sample import SamplingParams
+from strategies.speculative import speculate
 
 
 @dataclass(frozen=True)
-class Params(Shaping):
-    """How much is looked up, and by how much of the text."""
+class Params(SamplingParams):
+    """The length of copies, and of the n-grams that find them."""
 
     prompt_lookup_num_tokens: int = setting(
-        10, "How many tokens to copy in a round.", low=1, limit="draft_tokens"
+        10, "The number of tokens to copy in a round.", low=1, limit="draft_tokens"
     )
     max_matching_ngram_size: int = setting(
         2,
-        "How many of the last tokens to look for earlier in the text; where they do not occur, "
-        "one less.",
+        "How many of the last tokens to look for earlier in the text; if they do not occur, one "
+        "less, and so on.",
         low=1,
         high=16,
     )
-    do_sample: bool = setting(
-        False,
-        "Draw tokens, as probable as the model thinks they are, instead of the most probable.",
-    )
+    do_sample: bool = setting(False, DO_SAMPLE)
 
 
 @strategy("prompt_lookup", order=10, params=Params, drafts=True, num_beams=1)
 def prompt_lookup(run: Run, params: Params) -> Decoding:
-    """Copies what came after the same words before, and keeps what the model agrees with.
+    """Copies what followed the same words earlier and keeps the tokens that the model accepts.
 
-    Needs no draft model. Pays where texts repeat their prompt: summaries, edits, code.
+    Needs no draft model. Fast where a text repeats its prompt: summaries, edits, code.
     """
 
-    def draft(
-        written: list[int], room: int, number: int, last: Node
-    ) -> Generator[Sequence[Ask], list[Node], Proposal]:
-        text = [*run.root.ids.tolist(), *written]
-        found = look_up(text, params.max_matching_ngram_size)
-        if found is None or room <= 0:
-            return Proposal()
+    def draft(generated: list[int], room: int, number: int, node: Node) -> Subroutine[Draft]:
+        text = [*run.root.ids.tolist(), *generated]
+        match = find_match(text, params.max_matching_ngram_size)
+        if match is None or room <= 0:
+            return Draft()
         count = min(params.prompt_lookup_num_tokens, room)
-        copied = text[found.start : found.start + count]
-        ends = [place for place, token in enumerate(copied) if token in run.end_tokens]
+        copied = text[match.start : match.start + count]
+        ends = [index for index, token in enumerate(copied) if token in run.end_tokens]
         copied = copied[: ends[0]] if ends else copied
         notes = [
-            {"copied_from": found.start + place, "matched": found.size}
-            for place in range(len(copied))
+            {"copied_from": match.start + index, "matched": match.size}
+            for index in range(len(copied))
         ]
-        return Proposal(copied, notes=notes)
-        yield []  # a drafter is a generator, though this one asks nobody
+        return Draft(copied, notes=notes)
+        yield []  # a subroutine, though this one evaluates nothing
 
     return speculate(run, draft, do_sample=params.do_sample)
 
 
 class Match(NamedTuple):
-    """Where the text went on after its last tokens had occurred before, and how many they were."""
+    """An earlier occurrence of the last tokens: the position after it, and their number."""
 
     start: int
     size: int
 
 
-def look_up(text: Sequence[int], longest: int) -> Match | None:
-    """The first place where the longest possible end of the text occurs earlier in it."""
-    for size in range(min(longest, len(text) - 1), 0, -1):
+def find_match(text: Sequence[int], max_size: int) -> Match | None:
+    """The first earlier occurrence of the longest possible n-gram at the end of a text."""
+    for size in range(min(max_size, len(text) - 1), 0, -1):
         end = list(text[-size:])
         for at in range(len(text) - size):
             if list(text[at : at + size]) == end:

@@ -1,4 +1,4 @@
-"""Sampling from the model's distribution, reshaped and cut by transformers' own processors.
+"""Sampling from the model's distribution, changed by transformers' own processors.
 
 Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration" (top_p); Fan et al. 2018
 (top_k); Nguyen et al. 2024 (min_p); Meister et al. 2023 (typical_p); Hewitt et al. 2022 (epsilon
@@ -15,47 +15,49 @@ from engine.settings import setting
 from engine.strategy import Decoding, strategy
 from engine.trace import Stop
 
-_shaping = partial(setting, None, only_with="do_sample")
+_warper = partial(setting, None, only_with="do_sample")
 
 
 @dataclass(frozen=True)
-class Shaping:
-    """How the distribution is reshaped before a token is drawn."""
+class SamplingParams:
+    """How the distribution is changed before a token is drawn."""
 
-    temperature: float = _shaping(
+    temperature: float = _warper(
         "Below 1 sharpens the distribution, above 1 flattens it.",
         low=0.001,
         high=100.0,
     )
-    top_k: int = _shaping(
+    top_k: int = _warper(
         "Keep this many of the most probable tokens; 0 keeps all.", kind=int, low=0
     )
-    top_p: float = _shaping(
+    top_p: float = _warper(
         "Keep the most probable tokens until their probabilities add up to this.",
         low=0.0,
         high=1.0,
     )
-    min_p: float | None = _shaping(
-        "Drop tokens less probable than this share of the most probable one.",
+    min_p: float | None = _warper(
+        "Drop tokens less probable than this fraction of the most probable token.",
         low=0.0,
         high=1.0,
     )
-    typical_p: float = _shaping(
-        "Keep the tokens whose surprise is closest to the expected one, up to this much mass.",
+    typical_p: float = _warper(
+        "Keep the tokens whose surprisal is closest to the entropy, until their probabilities "
+        "add up to this.",
         low=0.0,
         high=1.0,
         open_low=True,
     )
-    epsilon_cutoff: float = _shaping(
+    epsilon_cutoff: float = _warper(
         "Drop tokens less probable than this; 0 drops none.", low=0.0, high=0.999
     )
-    eta_cutoff: float = _shaping(
-        "Drop tokens less probable than a bound that falls with entropy; 0 drops none.",
+    eta_cutoff: float = _warper(
+        "Drop tokens less probable than a threshold that falls with the entropy; 0 drops none.",
         low=0.0,
         high=0.999,
     )
-    top_h: float | None = _shaping(
-        "Keep the most probable tokens while their entropy stays below this share of the whole.",
+    top_h: float | None = _warper(
+        "Keep the most probable tokens while their entropy stays below this fraction of the "
+        "whole distribution's.",
         low=0.0,
         high=1.0,
         open_low=True,
@@ -63,26 +65,26 @@ class Shaping:
 
 
 @dataclass(frozen=True)
-class Params(Shaping):
-    """Sampling: how tokens are drawn, and how many texts side by side."""
+class Params(SamplingParams):
+    """The settings of sampling."""
 
     num_return_sequences: int = setting(
-        None, "How many texts to draw.", kind=int, low=1, limit="rows"
+        None, "The number of texts to sample.", kind=int, low=1, limit="rows"
     )
 
 
 @strategy("sample", order=2, params=Params, do_sample=True, num_beams=1)
 def sample(run: Run, params: Params) -> Decoding:
-    """Draws each token at random, as probable as the model thinks it is.
+    """Samples each token from the model's distribution.
 
-    The settings cut off unlikely tokens and sharpen or flatten what is left. Equal seeds give
-    equal draws.
+    The settings cut off improbable tokens and sharpen or flatten the rest. Equal seeds give equal
+    texts.
     """
     rows = [run.root] * params.num_return_sequences
-    ends: dict[int, tuple[int, None, Stop]] = {}  # row -> its last step and what ended it
+    ends: dict[int, tuple[int, None, Stop]] = {}  # by row: its last step and stopping rule
     while True:
-        # Rows that have ended are drawn for as well, so that the others' draws do not shift.
-        tokens = yield from run.sampled(rows)
+        # As in `generate`, ended rows are sampled as well: the others' draws depend on it.
+        tokens = yield from run.sample(rows)
         going = [row for row in range(len(rows)) if row not in ends]
         steps = run.record([Pick(rows[row], tokens[row]) for row in going])
         stops = run.stops([rows[row] for row in going], [tokens[row] for row in going])

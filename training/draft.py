@@ -58,7 +58,7 @@ def main() -> None:
     embedding = module.get_input_embeddings().weight.detach()
     about = {"inner": options.inner, "depth": options.depth, "layers": options.read}
     heads = Heads(embedding, output, kept, **about).to(model.device)
-    heads.begin()
+    heads.reset()
     schedule = Schedule(options.step_texts // 2, options.heads_steps, options.heads_rate)
     data = batches(training, schedule.texts, options.seed + 1)
     report["heads_loss"] = train(heads, heads_loss(heads), data, schedule)

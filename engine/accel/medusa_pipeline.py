@@ -1,15 +1,16 @@
-"""Rounds of drafts that a GPU goes on with by itself.
+"""Rounds of Medusa drafts that a GPU goes on with by itself.
 
-It judges a tree of drafts, drafts the next one and reads it before the host knows of any of that;
-the host learns and tells of a round while the GPU reads the next. Else the GPU would wait for the
-host in every round, nearly as long as it reads. Knows recorded ticks and draft heads. Refuses to
-know what is made of a round: who does not agree with where the GPU went lets that go.
+Without this, the GPU would wait for the host in every round, nearly as long as it computes. Here it
+verifies a tree of drafts, drafts the next tree and evaluates that before the host has read the
+result; the host records a round while the GPU computes the next. It verifies greedily, by the
+model's most probable tokens; a round that ends differently is dropped, and decoding goes on from
+the host.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Sequence
 from functools import cache, partial
 from itertools import accumulate
 from math import prod
@@ -23,181 +24,196 @@ from engine.accel.accelerated_pool import GraphPool
 from engine.accel.graphs import ROWS, bucket
 from engine.accel.host_future import HostFuture, fetch, record_event
 from engine.accel.kernels import kernels, tried
-from engine.drafting.draft_tree import Size, Tree, TreeDrafter, tree_of
+from engine.drafting.draft_tree import DraftTree, TreeDrafter, tree_of
+from engine.drafting.tree_size import START, TreeSize
 from engine.errors import PlaygroundError
-from engine.run import Run
-from engine.trie.backend import Best, Reading, Unnamed, after_layers
+from engine.trie.backend import Best, Place, Reading, Unnamed, after_layers, parts
+from engine.trie.cell import Cell
 from engine.trie.node import Node
 from engine.trie.pool import ancestor_rows
 from engine.trie.slots import PADDING
 
-START = 3  # numbers: the token that a tree stands behind, depth and position of the cell before
-CLOSE = 1e-3  # how far probabilities may be off where kernels of our own are tried
+CLOSE = 1e-3  # how far Triton kernels may be off from torch
 
 
-class Judged(NamedTuple):
-    """What the model says of a tree of drafts, by its most probable tokens."""
+class Verified(NamedTuple):
+    """The model's output on a tree of drafts."""
 
-    own: list[int]  # the one it takes before the tree, and behind each of its tokens
-    log_probs: list[float]  # of each token of the tree
-    higher: list[int]  # how many others are more probable there
-    best: Best  # and which
-
-
-class Drafted(NamedTuple):
-    """A tree that is drafted and read already."""
-
-    tree: Tree
-    nodes: list[Node]  # before it, and behind each of its tokens
-    ms: float  # that it took the draft heads, and to judge the tree before
+    own: list[int]  # the most probable token before the tree, and after each token of it
+    pairs: list[tuple[int, int]]  # each drafted token, and the index of the node before it
+    log_probs: list[float]  # of each drafted token
+    higher: list[int]  # how many tokens are more probable than each drafted one
+    best: Best  # the most probable tokens at each node
 
 
-class _Going(NamedTuple):
-    """What the device was given to do."""
+class _Round(NamedTuple):
+    """A round that the GPU was given to compute."""
 
-    cells: Unnamed  # that it reads
-    table: Tensor  # what it reads them by
-    told: HostFuture  # how that came about
-    drafting: tuple[_Moment, _Moment]  # from when until when, with the judging before it
+    cells: Unnamed  # the positions at which the next tree is evaluated
+    table: Tensor  # that tree as the forward pass reads it: see `_lay_out`
+    result: HostFuture
+    drafting: tuple[_Timestamp, _Timestamp]  # start and end of verifying and drafting
 
 
-class Ahead:
-    """The rounds of one run."""
+class _Next(NamedTuple):
+    """The tree that the GPU has drafted and evaluated, and where."""
 
-    def __init__(self, run: Run, size: Size) -> None:
-        self._run = run
-        self._heads = run.heads
+    start: list[int]
+    tree: DraftTree
+
+
+class MedusaPipeline:
+    """The draft trees of one run."""
+
+    def __init__(self, heads: TreeDrafter, size: TreeSize, ends: Collection[int]) -> None:
+        self._heads = heads
         self._size = size
-        self._ends = torch.tensor(sorted(run.end_tokens) or [-1])
-        self._going: _Going | None = None
-        self._next: tuple[list[int], Tree] | None = None  # the start it goes on from, and with what
+        self._ends = ends
+        self._end_ids = torch.tensor(sorted(ends) or [-1])
+        self._round: _Round | None = None
+        self._next: _Next | None = None
+        self._evaluated: dict[Cell, Place] = {}  # held until the loop has found them
+
+    def tree(self, node: Node, token: int, room: int) -> tuple[DraftTree, float]:
+        """Draft a tree behind a token taken at a node, at most ``room`` tokens deep, and the
+        milliseconds that took; where the GPU has done so already, that tree of full depth."""
+        if ready := self.take_ready(node, token):
+            return ready
+        since = time.perf_counter()
+        [hidden] = parts([node.place], "hidden")  # (1, 1 + layers, width)
+        features = after_layers(hidden, self._heads.layers)
+        size = self._size._replace(depth=min(self._size.depth, room))
+        tree = self._heads.tree(features, token, self._ends, size)
+        return tree, (time.perf_counter() - since) * 1000
+
+    def take_ready(self, node: Node, token: int) -> tuple[DraftTree, float] | None:
+        """The tree behind a token taken at a node, if the GPU has evaluated it."""
+        current, following = self._round, self._next
+        self._next = None
+        start = [token, node.cell.depth, node.cell.slot]
+        if not current or not following or following.start != start:
+            self._round = None
+            return None
+        tree, named = following.tree, [current.cells.name(0, node.cell, token)]
+        for row, (above, own) in enumerate(zip(tree.parents, tree.tokens, strict=True), start=1):
+            parent, _ = named[above + 1]
+            named.append(current.cells.name(row, parent, own))
+        self._evaluated = dict(named)
+        node.evaluator.know(self._evaluated)
+        since, until = current.drafting
+        return tree, until.ms_since(since)
+
+    def verify(self, nodes: Sequence[Node]) -> Generator[HostFuture, Tensor, Verified | None]:
+        """The model's output on the tree at some nodes, the one before the tree first; the GPU goes
+        on with the tree behind the tokens that the model agrees with. None where it cannot."""
+        self._evaluated = {}  # these nodes hold them now
+        if not self.possible(nodes):
+            return None
+        evaluator, reading, current = nodes[0].evaluator, nodes[0].place.reading, self._round
+        pool = evaluator.backend
+        assert isinstance(pool, GraphPool), "possible has checked this"
+        if current and current.cells.reading is reading:
+            rows, table = len(current.cells.slots), current.table
+        else:
+            rows, table = len(nodes), _table(nodes)
+        with evaluator.lock:
+            try:
+                cells = pool.unnamed(1 + self._heads.max_tokens(self._size))
+            except PlaygroundError:  # the pool is full
+                return None
+            self._round = launched = self._launch(reading, rows, table, cells)
+            pool.evaluate_ahead(cells, launched.table)
+        packed = yield from fetch(launched.result)
+        count, shape = len(nodes), (rows, *reading.told.shape[1:])
+        ends = accumulate([rows, rows, START, rows, prod(shape)])
+        own, given, start, higher, best, columns = packed.tensor_split([*ends])
+        tree = tree_of(columns.view(5, -1).tolist(), self._size.min_probability)
+        self._next = _Next(start.long().tolist(), tree)
+        index = {node.cell: row for row, node in enumerate(nodes)}
+        return Verified(
+            own[:count].long().tolist(),
+            [(index[node.cell.parent], node.cell.token) for node in nodes[1:] if node.cell.parent],
+            given[1:count].tolist(),
+            higher[1:count].long().tolist(),
+            Best.of(best.view(shape)[:count]),
+        )
 
     def possible(self, nodes: Sequence[Node]) -> bool:
-        """Whether the device can go on from the tree at some nodes, the one before it first: they
-        were read in one recorded tick, and nobody else wants anything."""
+        """Whether the GPU can go on from a tree: one graph has evaluated all of it, in order."""
         pool, reading = nodes[0].evaluator.backend, nodes[0].place.reading
         return (
-            self._run.unhindered
-            and isinstance(pool, GraphPool)
-            and 1 + self._heads.most(self._size) <= ROWS
+            isinstance(pool, GraphPool)
+            and 1 + self._heads.max_tokens(self._size) <= ROWS
             and all(
                 node.place.reading is reading and node.place.row == row
                 for row, node in enumerate(nodes)
             )
         )
 
-    def judged(self, nodes: Sequence[Node]) -> Generator[HostFuture, Tensor, Judged | None]:
-        """What the model says of such a tree; the device goes on with the one behind the tokens
-        that it takes. None where there is no room to go on."""
-        evaluator, reading, known = nodes[0].evaluator, nodes[0].place.reading, self._going
-        pool = evaluator.backend
-        assert isinstance(pool, GraphPool), "it was asked whether this is possible"
-        if known and known.cells.reading is reading:
-            rows, table = len(known.cells.slots), known.table
-        else:
-            rows, table = len(nodes), _table(nodes)
-        with evaluator.lock:
-            try:
-                cells = pool.unnamed(1 + self._heads.most(self._size))
-            except PlaygroundError:
-                return None
-            self._going = going = self._launched(reading, rows, table, cells)
-            pool.evaluate_ahead(cells, going.table)
-        told = yield from fetch(going.told)
-        count, shape = len(nodes), (rows, *reading.told.shape[1:])
-        ends = accumulate([rows, rows, START, rows, prod(shape)])
-        own, given, start, higher, best, columns = told.tensor_split([*ends])
-        tree = tree_of(columns.view(5, -1).tolist(), self._size.least)
-        self._next = start.long().tolist(), tree
-        return Judged(
-            own[:count].long().tolist(),
-            given[1:count].tolist(),
-            higher[1:count].long().tolist(),
-            Best.of(best.view(shape)[:count]),
-        )
-
-    def drafted(self, last: Node, token: int) -> Drafted | None:
-        """The tree behind a token that the model took at a node, if the device has gone there."""
-        going, following = self._going, self._next
-        self._next = None
-        if not going or not following or following[0] != [token, last.cell.depth, last.cell.slot]:
-            self._going = None
-            return None
-        tree = following[1]
-
-        def named(row: int, above: Node, token: int) -> Node:
-            cell, place = going.cells.name(row, above.cell, token)
-            return above.below([token], cell, place, self._run.recorder.step_at)
-
-        nodes = [named(0, last, token)]
-        for above, own in zip(tree.parents, tree.tokens, strict=True):
-            nodes.append(named(len(nodes), nodes[above + 1], own))
-        last.evaluator.know({node.cell: node.place for node in nodes})
-        since, until = going.drafting
-        return Drafted(tree, nodes, until.ms_since(since))
-
-    def _launched(self, reading: Reading, rows: int, table: Tensor, cells: Unnamed) -> _Going:
-        """Have the tree in some rows judged, and the next one drafted for some cells, as one
-        recording."""
+    def _launch(self, reading: Reading, rows: int, table: Tensor, cells: Unnamed) -> _Round:
+        """Verify the tree in the first rows of an output and draft the next one, as one graph."""
         heads, size, device = self._heads, self._size, reading.logits.device
         slots = [*cells.slots, *[PADDING] * (bucket(len(cells.slots)) - len(cells.slots))]
-        self._ends = self._ends.to(device)
-        said = [getattr(reading, name)[:rows] for name in _READ]
-        inputs = *said, table, self._ends, torch.tensor(slots)
-        work = partial(_gone, _steps(device), heads, size)
-        shape: Hashable = (_gone, size, *(given.shape for given in inputs))
+        self._end_ids = self._end_ids.to(device)
+        outputs = [getattr(reading, name)[:rows] for name in _OUTPUTS]
+        inputs = *outputs, table, self._end_ids, torch.tensor(slots)
+        work = partial(_verify_and_draft, _steps(device), heads, size)
+        shape: Hashable = (_verify_and_draft, size, *(tensor.shape for tensor in inputs))
         with heads.lock:
-            since = _Moment(device)
-            gone: _Gone = heads.graphs.play(work, shape, *inputs)
-            until = _Moment(device)
-            return _Going(cells, gone.table.clone(), HostFuture(gone.told), (since, until))
+            since = _Timestamp(device)
+            result: _Result = heads.graphs.play(work, shape, *inputs)
+            until = _Timestamp(device)
+            table = result.table.clone()
+            return _Round(cells, table, HostFuture(result.packed), (since, until))
 
 
-class _Moment:
-    """A moment in what a device does."""
+class _Timestamp:
+    """A point in time of a device's work."""
 
     def __init__(self, device: torch.device) -> None:
         self._time, self._event = time.perf_counter(), record_event(device, timed=True)
 
-    def ms_since(self, earlier: _Moment) -> float:
-        """How long it took from another one."""
+    def ms_since(self, earlier: _Timestamp) -> float:
+        """The milliseconds from another one to this."""
         if self._event and earlier._event:
             return float(earlier._event.elapsed_time(self._event))
         return (self._time - earlier._time) * 1000
 
 
-class Verdict(NamedTuple):
-    """How far a tree is right, by the model's most probable tokens."""
+class Walk(NamedTuple):
+    """How far the model agrees with a tree, by its most probable tokens."""
 
-    told: Tensor  # each row's own token, its log-probability, the start; float64 holds them all
-    start: Tensor  # (START,)
-    features: Tensor  # (1, layers, width) what draft heads read there
-    parents: Tensor  # (rows,) of the first row that itself
+    packed: Tensor  # each row's best token, the log-probability of its own, the start; float64
+    start: Tensor  # (START,) where the next tree begins
+    features: Tensor  # (1, layers, width) the states that draft heads read there
+    parents: Tensor  # (rows,) the parent row of each; of the first row itself
 
 
-def _judge(
+def _walk(
     layers: Sequence[int], top: Tensor, log_probs: Tensor, hidden: Tensor, table: Tensor
-) -> Verdict:
+) -> Walk:
     """Walk down a tree for as long as its tokens are the most probable ones."""
-    rows, own = len(top), top[:, 0]
+    rows, best = len(top), top[:, 0]
     tokens, depths, slots = table[:3, :rows]
-    inside = table[4 : 4 + rows, :rows].bool()  # (rows, rows) who is above whom, or the same
+    inside = table[4 : 4 + rows, :rows].bool()  # (rows, rows) ancestors of each, and itself
     above = inside & ~torch.eye(rows, dtype=torch.bool, device=inside.device)
     parents = (above * (1 + depths)).argmax(-1)
-    right = own[parents] == tokens
-    kept = (right | ~inside)[:, 1:].all(-1)
-    end = (kept * (1 + depths)).argmax(-1, keepdim=True)
-    start = torch.cat([own[end], depths[end], slots[end]])
+    agrees = best[parents] == tokens
+    accepted = (agrees | ~inside)[:, 1:].all(-1)
+    end = (accepted * (1 + depths)).argmax(-1, keepdim=True)
+    start = torch.cat([best[end], depths[end], slots[end]])
     given = log_probs[parents, tokens]
-    told = torch.cat([own.double(), given.double(), start.double()])
-    return Verdict(told, start, after_layers(hidden, layers)[end], parents)
+    packed = torch.cat([best.double(), given.double(), start.double()])
+    return Walk(packed, start, after_layers(hidden, layers)[end], parents)
 
 
-def _lay_out(size: Size, columns: Tensor, start: Tensor, slots: Tensor) -> Tensor:
-    """What a tick reads a tree by, (4 + slots, slots), the token that it stands behind first."""
+def _lay_out(size: TreeSize, columns: Tensor, start: Tensor, slots: Tensor) -> Tensor:
+    """The table by which a forward pass evaluates a tree, (4 + slots, slots), the token that the
+    tree follows first: tokens, depths, pool positions, the position before the tree, and which
+    cells each may attend to."""
     numbers, tokens, above = columns[:3].long()
     places = (above[:, None] == numbers).long().argmax(-1)
-    parents = pad(torch.where(above < 0, 0, 1 + places), (1, 0))  # of the first row that itself
+    parents = pad(torch.where(above < 0, 0, 1 + places), (1, 0))  # of the first row itself
     rows = len(parents)
     inside = torch.eye(rows, dtype=torch.long, device=parents.device)
     ancestors = parents
@@ -210,15 +226,15 @@ def _lay_out(size: Size, columns: Tensor, start: Tensor, slots: Tensor) -> Tenso
         slots[:rows],
         start[2].expand(rows),
     ]
-    # What the tree leaves out is padding, and so is what is missing for a shape.
-    left = pad(columns[3].exp() >= size.least, (1, 0), value=True)
-    table = torch.cat([torch.stack(cells), inside * left[:, None]]) * left
+    # Tokens that are too improbable for the tree become padding.
+    kept = pad(columns[3].exp() >= size.min_probability, (1, 0), value=True)
+    table = torch.cat([torch.stack(cells), inside * kept[:, None]]) * kept
     missing = len(slots) - rows
     return pad(table, (0, missing, 0, missing))
 
 
 def _table(nodes: Sequence[Node]) -> Tensor:
-    """The same of nodes that the host knows."""
+    """The table of nodes that are known on the host."""
     cells = [node.cell for node in nodes]
     _, inside = ancestor_rows(cells)
     rows = [(cell.token, cell.depth, cell.slot, PADDING) for cell in cells]
@@ -226,69 +242,69 @@ def _table(nodes: Sequence[Node]) -> Tensor:
 
 
 class _Steps(NamedTuple):
-    """What a device does between two ticks, but for the drafting."""
+    """What comes between two forward passes, apart from drafting."""
 
-    judge: Callable[..., Verdict]
+    walk: Callable[..., Walk]
     lay_out: Callable[..., Tensor]
 
 
-IN_TORCH = _Steps(_judge, _lay_out)
+IN_TORCH = _Steps(_walk, _lay_out)
 
 
-_READ = ("logits", "told", "top_tokens", "log_probs", "hidden")  # of a reading
+_OUTPUTS = ("logits", "told", "top_tokens", "log_probs", "hidden")  # of a forward pass
 
 
-class _Gone(NamedTuple):
-    told: Tensor  # how a tree was judged, what else is told of it, the columns of the next one
-    table: Tensor  # (4 + rows, rows) what a tick reads that by
+class _Result(NamedTuple):
+    packed: Tensor  # the walk, ranks and best tokens for the trace, and the next tree's columns
+    table: Tensor  # (4 + rows, rows) the next tree for the forward pass
 
 
-def _gone(
+def _verify_and_draft(
     steps: _Steps,
     heads: TreeDrafter,
-    size: Size,
+    size: TreeSize,
     logits: Tensor,
-    told: Tensor,
+    best: Tensor,
     top: Tensor,
     log_probs: Tensor,
     hidden: Tensor,
     table: Tensor,
     ends: Tensor,
     slots: Tensor,
-) -> _Gone:
-    """Judge a tree, and draft the one behind it for the cells of some positions."""
-    judged = steps.judge(heads.layers, top, log_probs, hidden, table)
-    columns = heads.growing(size)(judged.features, judged.start[:1], ends)
-    before, tokens = logits[judged.parents], table[0, : len(logits), None]
+) -> _Result:
+    """Verify a tree, and draft the one behind it for the given pool positions."""
+    walk = steps.walk(heads.layers, top, log_probs, hidden, table)
+    columns = heads.growing(size)(walk.features, walk.start[:1], ends)
+    before, tokens = logits[walk.parents], table[0, : len(logits), None]
     higher = (before > before.gather(1, tokens)).sum(-1)
-    every = torch.cat([judged.told, higher.double(), told.flatten(), columns.flatten()])
-    return _Gone(every, steps.lay_out(size, columns, judged.start, slots))
+    packed = torch.cat([walk.packed, higher.double(), best.flatten(), columns.flatten()])
+    return _Result(packed, steps.lay_out(size, columns, walk.start, slots))
 
 
 @cache
 def _steps(device: torch.device) -> _Steps:
-    """Those above; on a GPU each as one kernel of our own, if a try gives the same."""
+    """One Triton kernel for each step on a GPU, if a trial agrees with torch; else torch."""
     ours = kernels("triton_medusa", there=device.type == "cuda")
     if ours is None:
         return IN_TORCH
-    few = _Steps(ours.judge, ours.lay_out)
-    return tried(few, IN_TORCH, partial(_try, device=device), "trees are judged and laid out")
+    fused = _Steps(lambda *inputs: Walk(*ours.walk(*inputs)), ours.lay_out)
+    return tried(fused, IN_TORCH, partial(_try, device=device), "trees are verified and laid out")
 
 
 @torch.inference_mode()
 def _try(steps: _Steps, device: torch.device) -> None:
-    """Lay out a small tree and walk down it, and see that both are done as they must be."""
+    """Lay out a small tree and walk down it, and compare with torch."""
     tree = [[0, 2, 1, 4], [7, 9, 8, 6], [-1, 0, -1, 2], [-0.1, -0.2, -2.5, -3], [0, 0, 0, 0]]
     columns = torch.tensor(tree, dtype=torch.float64, device=device)
     start, slots = torch.tensor([5, 20, 3], device=device), torch.arange(8, 16, device=device)
-    size = Size(4, 3, 0.06)  # the last token is left out
+    size = TreeSize(4, 3, 0.06)  # too high for the last token
     tables = [way.lay_out(size, columns, start, slots) for way in (steps, IN_TORCH)]
     top = torch.tensor([7, 9, 1, 2, 3], device=device)[:, None]
     log_probs = -torch.arange(50.0, device=device).view(5, 10)
     hidden = torch.arange(180, device=device).view(5, 4, 9).bfloat16()
-    said = [1, -1], top, log_probs, hidden, tables[1]
-    ours, theirs = (way.judge(*said) for way in (steps, IN_TORCH))
+    inputs = [1, -1], top, log_probs, hidden, tables[1]
+    ours, theirs = (way.walk(*inputs) for way in (steps, IN_TORCH))
     for one, other in zip((tables[0], *ours), (tables[1], *theirs), strict=True):
         apart = float((one - other).abs().max())
         if not apart < CLOSE:
-            raise ValueError(f"a tree in few kernels is off by {apart:.2g}")
+            raise ValueError(f"a tree differs by {apart:.2g} from torch")

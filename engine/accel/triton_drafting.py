@@ -17,12 +17,12 @@ from torch import Tensor
 from triton import cdiv, next_power_of_2
 
 from engine.accel.triton_layer import gate
-from engine.drafting.draft_tree import CHILDREN, Size, breadth
 from engine.drafting.heads import Head, Heads
+from engine.drafting.tree_size import MAX_CHILDREN, TreeSize, breadth
 
 LONG = 16_384  # logits that eight warps have room for
 EPSILON = torch.finfo(torch.float32).eps  # torch's own, for numbers of sixteen bits too
-REFERENCE = tl.constexpr(CHILDREN)
+REFERENCE = tl.constexpr(MAX_CHILDREN)
 BLOCK = tl.constexpr(32)  # logits of which the highest is remembered: as many as a warp has threads
 ENDS = tl.constexpr(16)  # end tokens that are compared at once
 SHARE = tl.constexpr(16)  # of what is put in order, for one block of threads
@@ -212,7 +212,7 @@ def _order(tokens, parents, ways, own, rows, size, count, ALL: tl.constexpr) -> 
 class _Growth:
     """A tree while it grows."""
 
-    def __init__(self, heads: Heads, size: Size, taken: Tensor, ends: Tensor) -> None:
+    def __init__(self, heads: Heads, size: TreeSize, taken: Tensor, ends: Tensor) -> None:
         self._heads, self._taken, self._ends = heads, taken, ends
         self._children, self._paths = breadth(heads, size)
         wide = self._paths * self._children
@@ -270,7 +270,7 @@ class _Growth:
         start, end = self._starts[level : level + 2]
         count = end - start
         _choose[(cdiv(count, SHARE.value),)](
-            self._met.open, self._chosen, start, count, self._paths, ALL=CHILDREN**2
+            self._met.open, self._chosen, start, count, self._paths, ALL=MAX_CHILDREN**2
         )
 
     def rows(self, most: int) -> Tensor:
@@ -283,7 +283,7 @@ class _Growth:
         return rows
 
 
-def grown(heads: Heads, size: Size, states: Tensor, tokens: Tensor, ends: Tensor) -> Tensor:
+def grown(heads: Heads, size: TreeSize, states: Tensor, tokens: Tensor, ends: Tensor) -> Tensor:
     """The tree as `draft_tree` reads it, (5, tokens), of the same arguments."""
     growth, states = _Growth(heads, size, tokens, ends), states.contiguous()
     for level in range(size.depth):

@@ -1,9 +1,8 @@
-"""Exits: small networks that make of a model's state after a few layers what it would say in the
-end.
+"""Trained early exits: small networks that predict the next token from an early layer's state.
 
 Elhoushi et al. 2024, "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding",
-train the layers themselves for that; here the model stays as it is, and what follows its first
-layers is trained. Knows the network. Refuses to know which layers come before it.
+train the model's layers to be left early. Here the model stays as it is, and only the exit is
+trained.
 """
 
 from __future__ import annotations
@@ -14,15 +13,16 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 
 
-class Leaving(NamedTuple):
-    """What follows a model's first layers, in the place of its norm and of its output matrix."""
+class ExitLayers(NamedTuple):
+    """What follows a model's first layers, in place of its last norm and its output matrix."""
 
     norm: nn.Module
     head: nn.Module
 
 
 class Exit(nn.Module):
-    """A gated network and a norm, in the place of a model's last norm, which it begins as."""
+    """A gated network and a norm in place of a model's last norm; untrained, it equals that
+    norm."""
 
     def __init__(self, norm: Any, inner: int) -> None:
         super().__init__()
@@ -37,9 +37,9 @@ class Exit(nn.Module):
         self.after.load_state_dict({"weight": norm.weight.float()})
 
     def forward(self, states: Tensor) -> Tensor:
-        """(…, width) after some layer to (…, width) that the output matrix reads."""
+        """From states after some layer, (…, width), to states for the output matrix, (…, width)."""
         states = states.to(self.after.weight.dtype)
-        given = self.before(states)
-        further = self.down_proj(silu(self.gate_proj(given)) * self.up_proj(given))
-        own: Tensor = self.after(states + further)
-        return own
+        normed = self.before(states)
+        change = self.down_proj(silu(self.gate_proj(normed)) * self.up_proj(normed))
+        result: Tensor = self.after(states + change)
+        return result

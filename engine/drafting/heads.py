@@ -1,10 +1,8 @@
-"""Draft heads: small networks that say, from one state of a model, what may come next but one, and
-so on.
+"""Draft heads: small networks that predict the tokens after the next one from a model's state.
 
 Cai et al. 2024, "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads".
 Each head also reads the token before the one it drafts, as in Ankner et al. 2024, "Hydra:
-Sequentially-Dependent Draft Heads for Medusa Decoding". Knows the network. Refuses to know trees,
-and how drafts are judged.
+Sequentially-Dependent Draft Heads for Medusa Decoding".
 """
 
 from __future__ import annotations
@@ -20,22 +18,22 @@ from engine.accel.packed_linear import LinearGroup, group_of
 
 
 class Head(nn.Module):
-    """From a state and the token taken there to the state that follows, were it the model's."""
+    """Predicts the model's next state from its state and the token taken there."""
 
     def __init__(self, width: int, states: int, inner: int) -> None:
         super().__init__()
-        given = (states + 1) * width
-        self.gate = nn.Linear(given, inner, bias=False)
-        self.up = nn.Linear(given, inner, bias=False)
+        inputs = (states + 1) * width
+        self.gate = nn.Linear(inputs, inner, bias=False)
+        self.up = nn.Linear(inputs, inner, bias=False)
         self.down = nn.Linear(inner, width, bias=False)
 
     def forward(self, states: Tensor, embedded: Tensor) -> Tensor:
-        """The next state, (…, width), of states, (…, states, width), the last of which it changes,
-        and an embedded token, (…, width)."""
-        every = torch.cat([states, embedded[..., None, :]], dim=-2)
-        given = rms_norm(every, every.shape[-1:]).flatten(-2)
-        further: Tensor = self.down(silu(self.gate(given)) * self.up(given))
-        return states[..., -1, :] + further
+        """The next state, (…, width), from states, (…, states, width), and an embedded token, (…,
+        width): a change of the last state."""
+        inputs = torch.cat([states, embedded[..., None, :]], dim=-2)
+        normed = rms_norm(inputs, inputs.shape[-1:]).flatten(-2)
+        change: Tensor = self.down(silu(self.gate(normed)) * self.up(normed))
+        return states[..., -1, :] + change
 
     @cached_property
     def joined(self) -> LinearGroup:
@@ -46,11 +44,11 @@ class Head(nn.Module):
 class Heads(nn.Module):
     """The heads of a model, one for each depth of a draft.
 
-    The first head reads the model's states after some of its ``layers``, the last one being the
-    last: one in the middle knows more of the text than what comes next (Li et al. 2025, "EAGLE-3:
-    Scaling up Inference Acceleration of Large Language Models via Training-Time Test"). Embeddings
-    and the rows of the output matrix are the model's own, the latter for the tokens ``kept`` alone:
-    to score a whole vocabulary takes longer than all the rest of a head.
+    The first head reads the model's states after some of its ``layers``, of which the last is the
+    model's last: a middle layer knows more of the text than the next token (Li et al. 2025,
+    "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test").
+    Embeddings and output matrix are the model's own, the latter for the tokens ``kept`` only:
+    scoring a whole vocabulary takes longer than all the rest of a head.
     """
 
     kept: Tensor
@@ -67,15 +65,19 @@ class Heads(nn.Module):
     ) -> None:
         super().__init__()
         self.layers = list(layers)
-        self._embedding = [embedding]  # (vocabulary, width); in a list: it stays the model's
-        self.register_buffer("kept", kept, persistent=False)  # (kept,) ids, commonest first
+        self._embedding = [
+            embedding
+        ]  # (vocabulary, width); in a list, so that it is no weight of this module
+        self.register_buffer(
+            "kept", kept, persistent=False
+        )  # (kept,) token ids, most frequent first
         self.register_buffer("output", output[kept], persistent=False)  # (kept, width)
         width = embedding.shape[1]
-        read = [len(layers), *[1] * (depth - 1)]  # states, by each of the heads
+        read = [len(layers), *[1] * (depth - 1)]  # states that each head reads
         self.heads = nn.ModuleList(Head(width, states, inner) for states in read)
 
-    def begin(self) -> None:
-        """Start to learn from heads that leave the state as it is."""
+    def reset(self) -> None:
+        """Initialize for training: heads that leave the state unchanged."""
         for name, weight in self.named_parameters():
             if name.endswith("down.weight"):
                 nn.init.zeros_(weight)
@@ -93,8 +95,7 @@ class Heads(nn.Module):
     def state(self, depth: int, states: Tensor, tokens: Tensor) -> Tensor:
         """The states after tokens, (rows,), at a depth of the draft, from 0: (rows, width).
 
-        At depth 0 the states are the model's own, (rows, layers, width), and the tokens those it
-        took there.
+        At depth 0 the states are the model's own, (rows, layers, width), where it took the tokens.
         """
         states = states if depth == 0 else states[..., None, :]
         head: Head = self.heads[depth]  # type: ignore[assignment]  # a list of modules has no types
@@ -103,5 +104,5 @@ class Heads(nn.Module):
         return after
 
     def logits(self, states: Tensor) -> Tensor:
-        """What may follow: (rows, kept)."""
+        """The scores of the kept tokens: (rows, kept)."""
         return states @ self.output.T

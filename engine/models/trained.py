@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
 from engine.accel.packed_linear import layout_for, pack
-from engine.drafting.exits import Exit, Leaving
+from engine.drafting.exits import Exit, ExitLayers
 from engine.drafting.heads import Heads
 from engine.errors import PlaygroundError
 from engine.models import quantized_weights
@@ -138,7 +138,7 @@ def exit_layers(target: Model) -> list[int]:
     return sorted({int(key.split(".")[0]) for key in keys if key != "kept"})
 
 
-def exits(target: Model) -> dict[int, Leaving]:
+def exits(target: Model) -> dict[int, ExitLayers]:
     """Return the exits trained for a model, on its device, by the number of layers before each."""
     name = target_of(target)
     return _cached(_exits, target, lambda: _exits_of(target, name)) if name else {}
@@ -147,7 +147,7 @@ def exits(target: Model) -> dict[int, Leaving]:
 _lock = threading.Lock()
 _drafts: WeakKeyDictionary[nn.Module, Model] = WeakKeyDictionary()
 _heads: WeakKeyDictionary[nn.Module, Heads] = WeakKeyDictionary()
-_exits: WeakKeyDictionary[nn.Module, dict[int, Leaving]] = WeakKeyDictionary()
+_exits: WeakKeyDictionary[nn.Module, dict[int, ExitLayers]] = WeakKeyDictionary()
 
 
 def _cached(
@@ -196,7 +196,7 @@ def _heads_of(target: Model, name: str) -> Heads:
     return made
 
 
-def _exits_of(target: Model, name: str) -> dict[int, Leaving]:
+def _exits_of(target: Model, name: str) -> dict[int, ExitLayers]:
     tensors, about = _load(f"{name}-exits")
     if not tensors:
         return {}
@@ -208,7 +208,9 @@ def _exits_of(target: Model, name: str) -> dict[int, Leaving]:
     made.to(target.device, theirs.dtype)
     both = nn.ModuleList([made, head]).eval().requires_grad_(False)
     _pack(both, target)
-    return {count: Leaving(each, head) for count, each in zip(layers, made.values(), strict=True)}
+    return {
+        count: ExitLayers(each, head) for count, each in zip(layers, made.values(), strict=True)
+    }
 
 
 def _pack(module: nn.Module, target: Model) -> None:

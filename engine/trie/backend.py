@@ -172,12 +172,6 @@ def most(scores: Tensor, count: int = TOP) -> Tensor:
     return best.gather(-1, at // BLOCK) * BLOCK + at % BLOCK
 
 
-def highest(scores: Tensor, count: int) -> Tensor:
-    """The places of the highest scores in each row, (rows, count), highest first."""
-    # Of equal scores a CPU takes those that `generate` takes there.
-    return most(scores, count) if scores.device.type == "cuda" else scores.topk(count).indices
-
-
 def entropy(log_probs: Tensor) -> Tensor:
     """Entropy in nats of rows of log-probabilities; cut tokens (-inf) count as 0."""
     # For a cut token p log p is 0 times infinity, which is NaN and left out of the sum.

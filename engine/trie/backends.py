@@ -19,7 +19,7 @@ from engine.accel.accelerated_pool import (
     accelerated_pool,
 )
 from engine.accel.kernels import failures
-from engine.drafting.exits import Leaving
+from engine.drafting.exits import ExitLayers
 from engine.models.view import Fingerprint, view_of
 from engine.trie.early_exit import EarlyExit
 from engine.trie.evaluator import Evaluator
@@ -91,7 +91,7 @@ class Backends:
     def _build(self) -> None:
         self._fingerprint = Fingerprint(self._module)
         self._view = view_of(self._module)
-        self._partial: dict[tuple[Evaluator, int, Leaving | None], Evaluator] = {}
+        self._partial: dict[tuple[Evaluator, int, ExitLayers | None], Evaluator] = {}
         known = _checked.get(self._module)
         if known is None or not known.fingerprint.matches(self._module):
             known = _Checked(self._fingerprint, *trie_length(self._view))
@@ -127,7 +127,7 @@ class Backends:
         """The trie if the model supports it for a text this long, else the plain backend."""
         return self.trie if length <= self.trie_length else self.plain
 
-    def first(self, layers: int, length: int, leaving: Leaving | None = None) -> Evaluator:
+    def first(self, layers: int, length: int, leaving: ExitLayers | None = None) -> Evaluator:
         """The model's first layers over the same slots, followed by its own norm and head or by a
         trained exit; 0 is the whole model, for one that drafts for itself."""
         whole = self.whole(length)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from engine.drafting.exits import Leaving
+from engine.drafting.exits import ExitLayers
 from engine.errors import PlaygroundError
 from engine.trie.backend import Place
 from engine.trie.cell import Cell
@@ -25,7 +25,7 @@ class EarlyExit:
         backend: Pool | Plain,
         model: PreTrainedModel,
         layers: int,
-        leaving: Leaving | None = None,
+        leaving: ExitLayers | None = None,
     ) -> None:
         self._backend = backend
         self._early = first_layers(model, layers, leaving)
@@ -52,7 +52,7 @@ class EarlyExit:
 
 
 def first_layers(
-    model: PreTrainedModel, layers: int, leaving: Leaving | None = None
+    model: PreTrainedModel, layers: int, leaving: ExitLayers | None = None
 ) -> PreTrainedModel:
     """A view of the model without the later layers: its norm and head follow, or a trained exit.
 

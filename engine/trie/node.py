@@ -1,8 +1,4 @@
-"""Places in tries, as runs see them: an evaluated node, what is picked there, and the prompt that
-texts start from.
-
-Knows whose trie a node is in. Refuses to know what is decided there.
-"""
+"""Nodes of the token trie as a run sees them, and the prompt they start from."""
 
 from __future__ import annotations
 
@@ -22,26 +18,27 @@ from engine.trie.backend import Place
 from engine.trie.cell import Cell
 from engine.trie.evaluator import Evaluator
 
-OWN = 64  # tokens of a text that it may have for itself
+UNSHARED = 64  # most tokens of a text that it does not share with the text it grew from
 
-# A node and the tokens to go on with from there; the answer is the node at their end.
-Ask = tuple["Node", *tuple[int, ...]]
+# A node and the tokens that continue it. A strategy yields these; the loop sends back the evaluated
+# node at the end of each.
+Continuation = tuple["Node", *tuple[int, ...]]
 
-# The step that was told of behind another one for a token, in one of a run's trees, if one was.
+# Finds the recorded step for a token behind another step, in one of a run's trees.
 StepAt = Callable[[int | None, int, int], int | None]
 
 
 class Text(Sequence[int]):
-    """The tokens of a text, nearly all of them shared with the texts it grew from: every tick makes
-    a few, each one token longer, and nobody looks into most of them."""
+    """The tokens of a text. It shares nearly all of them with the text it grew from: every step
+    makes several texts, each one token longer, and most are never read."""
 
     __slots__ = ("_head", "_tail")
 
     def __init__(self, head: tuple[int, ...] = (), tail: tuple[int, ...] = ()) -> None:
-        self._head, self._tail = (head, tail) if len(tail) < OWN else ((*head, *tail), ())
+        self._head, self._tail = (head, tail) if len(tail) < UNSHARED else ((*head, *tail), ())
 
-    def longer(self, tokens: Sequence[int]) -> Text:
-        """The text with some more tokens."""
+    def extended(self, tokens: Sequence[int]) -> Text:
+        """The text with more tokens at its end."""
         return Text(self._head, (*self._tail, *tokens))
 
     def __len__(self) -> int:
@@ -60,44 +57,45 @@ class Text(Sequence[int]):
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """An evaluated place in the trie, as one run sees it."""
+    """An evaluated position in the trie. Holding a node keeps its branch of the trie alive."""
 
-    evaluator: Evaluator  # whose trie it is in
+    evaluator: Evaluator  # of the model whose trie it is in
     cell: Cell
-    place: Place  # what the model says after it
+    place: Place  # the model's output there
     text: Text  # the tokens from the start of the prompt to here
-    step: int | None = None  # the run's last step on the way here; None at the root
-    untold: tuple[int, ...] = ()  # the tokens after that step, not told of when they were asked for
-    tree: int = 0  # which of the run's trees it grows in; each tells of the same text as its own
+    step: int | None = None  # the last recorded step on the way here; None at the root
+    unrecorded: tuple[int, ...] = ()  # the tokens after that step
+    tree: int = 0  # a run may record several trees; equal texts in two trees are different steps
 
     @cached_property
     def ids(self) -> Tensor:
-        """The same tokens where the model's scores are, (length,): only processors want them."""
+        """The tokens of the text on the model's device, (length,)."""
         device = self.place.reading.logits.device
         return torch.tensor(tuple(self.text), dtype=torch.long, device=device)
 
-    def below(self, tokens: Sequence[int], cell: Cell, place: Place, step_at: StepAt) -> Node:
-        """The node some tokens further, with the last step that was told of on the way."""
-        step, untold = self.step, [*self.untold, *tokens]
-        while untold and (told := step_at(step, untold[0], self.tree)) is not None:
-            step = told
-            untold.pop(0)
-        text = self.text.longer(tokens)
-        return Node(self.evaluator, cell, place, text, step, tuple(untold), self.tree)
+    def descendant(self, tokens: Sequence[int], cell: Cell, place: Place, step_at: StepAt) -> Node:
+        """The node some tokens further."""
+        step, unrecorded = self.step, [*self.unrecorded, *tokens]
+        while unrecorded and (found := step_at(step, unrecorded[0], self.tree)) is not None:
+            step = found
+            unrecorded.pop(0)
+        text = self.text.extended(tokens)
+        return Node(self.evaluator, cell, place, text, step, tuple(unrecorded), self.tree)
 
     def padded(self, token: int) -> Node:
-        """The same place one token longer: what an ended row looks like to processors."""
-        return replace(self, text=self.text.longer([token]))
+        """The same position with a padding token: the text of an ended row, as processors see
+        it."""
+        return replace(self, text=self.text.extended([token]))
 
 
 class Pick(NamedTuple):
-    """A token the trace is told about, taken or turned down, with the strategy's own numbers."""
+    """A token to record, chosen or not, with the strategy's own numbers."""
 
     node: Node
     token: int
     event: str = "chosen"
     notes: Mapping[str, Any] = MappingProxyType({})
-    brief: bool = False  # told without what else could have stood there: nobody chose there
+    brief: bool = False  # record it without the distribution it was picked from
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +106,13 @@ class Source:
     evaluator: Evaluator
     prompt: Prompt
 
-    def begin(self) -> int:
-        """Have the prompt evaluated, unless it is; gives how many tokens that took."""
+    def evaluate_prompt(self) -> int:
+        """Evaluate the prompt unless that has been done; returns the number of tokens evaluated."""
         return self.evaluator.begin(self.prompt)
 
     @property
     def root(self) -> Node:
-        """Where the prompt ends, once it is evaluated."""
-        assert self.prompt.root is not None, "begin comes before root"
+        """The node at the end of the prompt, once that is evaluated."""
+        assert self.prompt.root is not None, "evaluate_prompt comes before root"
         cell, place = self.prompt.root
         return Node(self.evaluator, cell, place, Text((*self.prompt.padding, *self.prompt.start)))

@@ -33,7 +33,7 @@ ALL = [
 @pytest.fixture
 def extra() -> Iterator[Callable[..., None]]:
     """Registers strategies for the time of a test."""
-    before = dict(register._REGISTER)
+    before = dict(register._REGISTRY)
 
     def add(id: str, decode: Callable[[Run, Any], Decoding]) -> None:
         @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def extra() -> Iterator[Callable[..., None]]:
         register.strategy(id, order=99, params=Params, do_sample=False, num_beams=1)(decode)
 
     yield add
-    register._REGISTER.clear()
-    register._REGISTER.update(before)
+    register._REGISTRY.clear()
+    register._REGISTRY.update(before)
 
 
 def used(lab: Playground) -> int:
@@ -234,7 +234,7 @@ def test_a_strategy_may_ask_for_a_chain_and_several_branches_at_once(
         step = run.choose(run.root, token)
         [node] = yield [(run.root, token)]
         nodes = yield [(node, 5), (node, 6), (node, 5)]
-        assert nodes[0].cell is nodes[2].cell and nodes[0].untold == (5,)
+        assert nodes[0].cell is nodes[2].cell and nodes[0].unrecorded == (5,)
         seen.append(run.scores(nodes))
         from engine.trace import Stop
 

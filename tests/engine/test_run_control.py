@@ -1,4 +1,4 @@
-"""A run that a person holds: it waits, goes on by steps, stops, and is not charged for waiting."""
+"""Pausing, stepping and stopping a run; time in a pause is not counted."""
 
 import queue
 import threading
@@ -12,42 +12,42 @@ from engine.trace import Trace, Update
 from playground import Playground, RunControl
 from tests.tiny import tiny
 
-SOON = 30.0  # seconds a busy machine may take for what takes a moment
-MOMENT = 0.15  # seconds in which a run that is not held would have gone on
+TIMEOUT = 30.0  # seconds, generous for a busy machine
+MOMENT = 0.15  # seconds in which a run that is not paused would have gone on
 
 
 @contextmanager
 def running(
-    pace: RunControl, lab: Playground | None = None, **shared: float
+    control: RunControl, lab: Playground | None = None, **shared: float
 ) -> Iterator["queue.Queue[Update | None]"]:
-    """A run on a thread of its own: what it tells, and None once it is over."""
-    news: queue.Queue[Update | None] = queue.Queue()
+    """A run on a thread of its own: its updates, and None once it is over."""
+    updates: queue.Queue[Update | None] = queue.Queue()
     lab = lab or Playground(tiny("llama"))
     settings = {"max_new_tokens": 40, "min_new_tokens": 40, **shared}
 
     def work() -> None:
-        for update in lab.stream("one two", ["greedy"], stop=pace, **settings):
-            news.put(update)
-        news.put(None)
+        for update in lab.stream("one two", ["greedy"], stop=control, **settings):
+            updates.put(update)
+        updates.put(None)
 
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        yield news
+        yield updates
     finally:
-        pace.stop()
-        thread.join(SOON)
+        control.stop()
+        thread.join(TIMEOUT)
         assert not thread.is_alive()
 
 
-def told(news: "queue.Queue[Update | None]") -> list[Update]:
-    """Everything a run tells until it is over."""
-    return [update for update in iter(lambda: news.get(timeout=SOON), None) if update]
+def remaining(updates: "queue.Queue[Update | None]") -> list[Update]:
+    """All updates until the run is over."""
+    return [update for update in iter(lambda: updates.get(timeout=TIMEOUT), None) if update]
 
 
-def nothing(news: "queue.Queue[Update | None]") -> bool:
+def silent(updates: "queue.Queue[Update | None]") -> bool:
     try:
-        news.get(timeout=MOMENT)
+        updates.get(timeout=MOMENT)
     except queue.Empty:
         return True
     return False
@@ -59,123 +59,123 @@ def last(updates: list[Update]) -> Trace:
 
 
 def test_a_stepped_run_writes_one_more_token_for_each_step() -> None:
-    pace = RunControl(paused=True)
-    with running(pace) as news:
+    control = RunControl(paused=True)
+    with running(control) as updates:
         for length in range(1, 6):
-            update = news.get(timeout=SOON)
+            update = updates.get(timeout=TIMEOUT)
             assert update is not None and [step.id for step in update.steps] == [length - 1]
-            assert pace.paused and nothing(news)
-            pace.step()
+            assert control.paused and silent(updates)
+            control.step()
 
 
-def test_several_steps_may_be_granted_at_once_and_add_up() -> None:
-    pace = RunControl(paused=True)
-    with running(pace) as news:
-        news.get(timeout=SOON)
-        pace.step(2)
-        pace.step()
+def test_granted_steps_add_up() -> None:
+    control = RunControl(paused=True)
+    with running(control) as updates:
+        updates.get(timeout=TIMEOUT)
+        control.step(2)
+        control.step()
         for _ in range(3):
-            assert news.get(timeout=SOON) is not None
-        assert nothing(news)
+            assert updates.get(timeout=TIMEOUT) is not None
+        assert silent(updates)
 
 
-def test_a_run_that_was_held_goes_on_to_its_end_with_the_same_text() -> None:
+def test_a_resumed_run_writes_the_same_text() -> None:
     lab = Playground(tiny("llama"))
     [alone] = lab.compare("one two", ["greedy"], max_new_tokens=40, min_new_tokens=40)
-    pace = RunControl(paused=True)
-    with running(pace, lab) as news:
-        news.get(timeout=SOON)
-        pace.play()
-        assert not pace.paused
-        trace = last(told(news))
+    control = RunControl(paused=True)
+    with running(control, lab) as updates:
+        updates.get(timeout=TIMEOUT)
+        control.play()
+        assert not control.paused
+        trace = last(remaining(updates))
     assert trace.sequences == alone.sequences and trace.stop == alone.stop
 
 
-def test_a_playing_run_can_be_held_and_stepped() -> None:
-    pace = RunControl()
-    with running(pace, max_new_tokens=200, min_new_tokens=200) as news:
-        first = news.get(timeout=SOON)
-        pace.pause()
-        assert first is not None and pace.paused
-        while not nothing(news):  # what was under way
+def test_a_playing_run_can_be_paused_and_stepped() -> None:
+    control = RunControl()
+    with running(control, max_new_tokens=200, min_new_tokens=200) as updates:
+        first = updates.get(timeout=TIMEOUT)
+        control.pause()
+        assert first is not None and control.paused
+        while not silent(updates):  # the tick under way
             pass
-        pace.step()
-        assert news.get(timeout=SOON) is not None and nothing(news)
+        control.step()
+        assert updates.get(timeout=TIMEOUT) is not None and silent(updates)
 
 
-def test_stopping_a_run_that_waits_ends_it_with_what_it_has() -> None:
-    pace = RunControl(paused=True)
-    with running(pace) as news:
-        news.get(timeout=SOON)
-        pace.step()
-        news.get(timeout=SOON)
-        pace.stop()
-        trace = last(told(news))
-    assert pace.stopped and trace.stop.rule == "cancelled" and trace.error is None
+def test_stopping_a_paused_run_keeps_its_text_so_far() -> None:
+    control = RunControl(paused=True)
+    with running(control) as updates:
+        updates.get(timeout=TIMEOUT)
+        control.step()
+        updates.get(timeout=TIMEOUT)
+        control.stop()
+        trace = last(remaining(updates))
+    assert control.stopped and trace.stop.rule == "cancelled" and trace.error is None
     assert len(trace.sequences[0].token_ids) == 2
 
 
-def test_a_run_that_nobody_lets_go_on_is_ended_when_its_patience_is_over() -> None:
-    pace = RunControl(paused=True, patience=MOMENT)
-    with running(pace) as news:
-        trace = last(told(news))
-    assert pace.tired and pace.stopped and trace.stop.rule == "cancelled"
+def test_a_run_that_stays_paused_is_stopped_after_the_timeout() -> None:
+    control = RunControl(paused=True, timeout=MOMENT)
+    with running(control) as updates:
+        trace = last(remaining(updates))
+    assert control.timed_out and control.stopped and trace.stop.rule == "cancelled"
     assert len(trace.sequences[0].token_ids) == 1
 
 
-def test_every_step_is_waited_for_with_new_patience_and_no_run_that_plays_is_ended() -> None:
-    pace = RunControl(paused=True, patience=1.5)
-    with running(pace) as news:
-        for _ in range(4):  # together longer than that
-            news.get(timeout=SOON)
+def test_the_timeout_starts_again_at_each_step_and_never_ends_a_playing_run() -> None:
+    control = RunControl(paused=True, timeout=1.5)
+    with running(control) as updates:
+        for _ in range(4):  # together longer than the timeout
+            updates.get(timeout=TIMEOUT)
             time.sleep(0.5)
-            pace.step()
-        pace.play()
-        trace = last(told(news))
-    assert not pace.tired and trace.stop.rule == "length"
+            control.step()
+        control.play()
+        trace = last(remaining(updates))
+    assert not control.timed_out and trace.stop.rule == "length"
 
 
-def test_others_finish_while_one_waits() -> None:
-    lab, pace = Playground(tiny("llama")), RunControl(paused=True)
-    with running(pace, lab) as news:
-        news.get(timeout=SOON)
+def test_other_runs_finish_while_one_is_paused() -> None:
+    lab, control = Playground(tiny("llama")), RunControl(paused=True)
+    with running(control, lab) as updates:
+        updates.get(timeout=TIMEOUT)
         done = []
         other = threading.Thread(
             target=lambda: done.append(lab.compare("three", ["greedy", "sample"]))
         )
         other.start()
-        other.join(SOON)
+        other.join(TIMEOUT)
         assert done and all(trace.error is None for trace in done[0])
-        assert nothing(news)
+        assert silent(updates)
 
 
-def test_waiting_is_not_charged() -> None:
-    pace, waits = RunControl(paused=True), 0.6
-    with running(pace, max_new_tokens=3, min_new_tokens=3) as news:
+def test_time_in_a_pause_is_not_part_of_the_ticks() -> None:
+    control, pause = RunControl(paused=True), 0.6
+    with running(control, max_new_tokens=3, min_new_tokens=3) as updates:
         for _ in range(2):
-            news.get(timeout=SOON)
-            time.sleep(waits)
-            pace.step()
-        trace = last(told(news))
+            updates.get(timeout=TIMEOUT)
+            time.sleep(pause)
+            control.step()
+        trace = last(remaining(updates))
     assert len(trace.ticks) == 3
-    assert all(tick.ms >= 0 for tick in trace.ticks) and trace.seconds < waits
+    assert all(tick.ms >= 0 for tick in trace.ticks) and trace.seconds < pause
 
 
-def test_waiting_uses_up_no_time_limit() -> None:
-    pace, limit = RunControl(paused=True), 1.0
-    with running(pace, max_new_tokens=3, min_new_tokens=3, max_time=limit) as news:
-        news.get(timeout=SOON)
+def test_time_in_a_pause_does_not_count_towards_max_time() -> None:
+    control, limit = RunControl(paused=True), 1.0
+    with running(control, max_new_tokens=3, min_new_tokens=3, max_time=limit) as updates:
+        updates.get(timeout=TIMEOUT)
         time.sleep(1.5 * limit)
-        pace.play()
-        trace = last(told(news))
+        control.play()
+        trace = last(remaining(updates))
     assert trace.stop.rule == "length"
 
 
 @pytest.mark.parametrize("paused", [True, False])
-def test_a_pace_that_was_stopped_before_the_run_lets_no_tick_begin(paused: bool) -> None:
-    pace = RunControl(paused=paused)
-    pace.stop()
+def test_a_control_stopped_before_the_run_allows_only_the_first_tick(paused: bool) -> None:
+    control = RunControl(paused=paused)
+    control.stop()
     lab = Playground(tiny("llama"))
-    *_, end = lab.stream("one two", ["greedy"], stop=pace)
+    *_, end = lab.stream("one two", ["greedy"], stop=control)
     assert end.trace is not None and end.trace.stop.rule == "cancelled"
     assert len(end.trace.steps) == 1

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.scoring import TOGETHER
+from engine.scoring import TOKENS_PER_PASS
 from engine.trace import EVENTS, Trace
 from playground import Limits, Playground, PlaygroundError
 from tests.tiny import SIZE, tiny
@@ -125,7 +125,7 @@ def test_a_text_may_stand_behind_a_prefix_and_be_a_single_token() -> None:
 
 def test_a_long_text_is_read_in_parts_and_scored_as_a_whole() -> None:
     lab = Playground(tiny("llama"))
-    text = [70 + at % 90 for at in range(TOGETHER + 40)]
+    text = [70 + at % 90 for at in range(TOKENS_PER_PASS + 40)]
     [trace] = lab.score("hi", text, ["greedy"])
     assert trace.error is None and trace.sequences[0].token_ids == tuple(text)
     [tail] = lab.score("hi", text[-3:], ["greedy"], prefix=text[:-3])

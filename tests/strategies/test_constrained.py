@@ -7,8 +7,7 @@ import torch
 
 from engine.trace import Trace
 from playground import Playground, PlaygroundError
-from strategies._constraints import Progress
-from strategies.constrained_beam_search import shared_out
+from strategies.constrained_beam_search import Progress, divide
 from tests.tiny import tiny
 
 PROMPT = "Hello there"
@@ -123,9 +122,9 @@ def test_scores_add_up_along_every_returned_text(traces: list[Trace]) -> None:
 
 
 def test_beams_are_shared_out_among_banks() -> None:
-    sums = torch.tensor([-1.0, -2.0, -3.0, -9.0, -8.0, -20.0])
+    totals = torch.tensor([-1.0, -2.0, -3.0, -9.0, -8.0, -20.0])
     banks = [0, 0, 0, 1, 1, 2]
-    assert shared_out(range(6), banks, sums) == [5, 4, 0, 3, 1, 2]
+    assert divide(range(6), banks, totals) == [5, 4, 0, 3, 1, 2]
 
 
 def test_progress_is_made_on_one_constraint_at_a_time() -> None:
@@ -167,7 +166,10 @@ def test_the_prompt_counts_and_what_is_too_long_stays_unfinished() -> None:
         ({"force_words": [[[100], []]]}, "force_words has an empty list"),
         ({"force_words": 5}, "force_words is 5; it must be a list"),
         ({"force_words": [[100, 999]]}, "force_words has 999"),
-        ({"force_words_ids": [[[100], [100, 101]]]}, r"force_words_ids has \[100\] to choose from"),
+        (
+            {"force_words_ids": [[[100], [100, 101]]]},
+            r"force_words_ids has \[100\] as an alternative",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(settings: dict[str, Any], named: str) -> None:

@@ -10,7 +10,6 @@ from torch.nn.functional import cosine_similarity
 
 from engine.trace import Step, Trace
 from playground import Playground
-from strategies.contrastive_search import _Context, _weighed
 from tests.strategies.make_lookahead_reference import PROMPT, REFERENCE, TOKENS, model
 from tests.tiny import tiny
 
@@ -132,7 +131,7 @@ def test_both_backends_find_the_same(kind: str) -> None:
 
 def test_likeness_is_told_to_the_last_tokens_only(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = search("llama")
-    monkeypatch.setattr("strategies.contrastive_search.REMEMBERED", 3)
+    monkeypatch.setattr("strategies.contrastive_search.RECORDED", 3)
     cut = search("llama")
     start = len(whole.prompt_tokens)
     for place, id in enumerate(whole.sequences[0].steps):
@@ -140,21 +139,3 @@ def test_likeness_is_told_to_the_last_tokens_only(monkeypatch: pytest.MonkeyPatc
         assert len(every["similarities"]) == place
         assert last["similarities"] == every["similarities"][-3:]
         assert last["since"] == start + max(0, place - 3)
-
-
-def test_room_behind_the_text_changes_no_number() -> None:
-    torch.manual_seed(0)
-    ahead, context, probs = torch.randn(4, 16), torch.randn(30, 16), torch.rand(4)
-    wider = torch.cat([context, torch.zeros(34, 16)])
-    known = torch.cat([torch.tensor([30.0]), probs]).double()
-    exact = _weighed(-ahead, context, known, alpha=0.6)
-    roomy = _weighed(-ahead, wider, known, alpha=0.6)
-    torch.testing.assert_close(roomy[:, : exact.shape[1]], exact)
-
-
-def test_a_context_has_what_was_added_however_much_that_is() -> None:
-    states = torch.randn(1100, 8)
-    context = _Context(states[:3])
-    for state in states[3:]:
-        context.add(state)
-    assert torch.equal(context.visible, states) and context.length == 1100

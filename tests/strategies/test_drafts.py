@@ -11,7 +11,7 @@ import torch
 from engine.trace import Trace
 from engine.trie.early_exit import first_layers
 from playground import Playground, PlaygroundError
-from strategies.prompt_lookup import Match, look_up
+from strategies.prompt_lookup import Match, find_match
 from tests.draft_models import deep, draft, padded, readable
 from tests.tiny import SIZE, TRIE, tiny
 
@@ -184,7 +184,7 @@ def test_behind_an_encoder_there_is_no_early_exit(kind: str) -> None:
     ],
 )
 def test_the_end_of_a_text_is_looked_up(text: list[int], longest: int, found: Match | None) -> None:
-    assert look_up(text, longest) == found
+    assert find_match(text, longest) == found
 
 
 @pytest.mark.parametrize("kind", ["gemma2", "gpt2", "bart"])

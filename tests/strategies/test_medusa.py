@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from engine.drafting import draft_tree
-from engine.drafting.draft_tree import Size, Tree, TreeDrafter
+from engine.drafting.draft_tree import DraftTree, TreeDrafter
 from engine.drafting.heads import Heads
+from engine.drafting.tree_size import TreeSize
 from engine.models.model import Model
 from engine.trace import Step, Trace
 from engine.trace import deferred_writer as telling
@@ -148,9 +149,9 @@ class Prophet(TreeDrafter):
         super().__init__(clueless(model, depth=6))
         self._ids = list(trace.sequences[0].token_ids)
 
-    def tree(self, features: Any, token: int, ends: Any, size: Size) -> Tree:
+    def tree(self, features: Any, token: int, ends: Any, size: TreeSize) -> DraftTree:
         at = self._ids.index(token) + 1
-        tree = Tree([], [], [], [])
+        tree = DraftTree([], [], [], [])
         above = -1
         for number, right in enumerate(self._ids[at : at + size.depth]):
             for drafted in (right - 1 if right > 10 else right + 1, right):
@@ -291,7 +292,7 @@ def test_only_of_what_nobody_judged_little_is_told(traces: list[Trace]) -> None:
 # The tree
 
 
-def grown(heads: Heads, size: Size, ends: tuple[int, ...] = ()) -> Tree:
+def grown(heads: Heads, size: TreeSize, ends: tuple[int, ...] = ()) -> DraftTree:
     with torch.inference_mode():
         return TreeDrafter(heads).tree(torch.ones(1, 1, 32), 40, ends, size)
 
@@ -308,7 +309,7 @@ def test_a_tree_has_the_most_probable_ways_there_are() -> None:
         ways[int(heads.kept[one]), int(heads.kept[two])] = float(second[one, two])
     best = sorted(ways, key=lambda way: -ways[way])[:24]
 
-    tree = grown(heads, Size(24, 2))
+    tree = grown(heads, TreeSize(24, 2))
     paths: list[tuple[int, ...]] = []
     for token, parent in zip(tree.tokens, tree.parents, strict=True):
         paths.append((*(paths[parent] if parent >= 0 else ()), token))
@@ -322,7 +323,7 @@ def test_a_tree_has_the_most_probable_ways_there_are() -> None:
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 @pytest.mark.parametrize("depth", [1, 4])
 def test_parents_come_first_and_no_token_comes_twice(size: int, depth: int) -> None:
-    tree = grown(clueless(tiny("llama"), depth=4), Size(size, depth))
+    tree = grown(clueless(tiny("llama"), depth=4), TreeSize(size, depth))
     assert len(tree.tokens) == (size if depth > 1 else min(size, 16))
     assert all(parent < place for place, parent in enumerate(tree.parents))
     pairs = list(zip(tree.parents, tree.tokens, strict=True))
@@ -332,25 +333,27 @@ def test_parents_come_first_and_no_token_comes_twice(size: int, depth: int) -> N
 def test_a_token_that_is_certain_comes_behind_its_parent() -> None:
     heads = knowing(forgetful(), depth=4)
     heads.noise = torch.zeros(len(heads.kept)).index_fill_(0, torch.tensor(50), 1e4)
-    tree = grown(heads, Size(12, 4))
+    tree = grown(heads, TreeSize(12, 4))
     assert tree.tokens[:4] == [50] * 4 and tree.parents[:4] == [-1, 0, 1, 2]
     assert tree.log_probs[:4] == [0.0] * 4
 
 
 def test_nothing_is_drafted_behind_an_end() -> None:
     heads = clueless(tiny("llama"), depth=3, kept=20)
-    whole = grown(heads, Size(30, 3))
+    whole = grown(heads, TreeSize(30, 3))
     ends = tuple({whole.tokens[parent] for parent in whole.parents if parent >= 0})
-    tree = grown(heads, Size(30, 3), ends[:1])
+    tree = grown(heads, TreeSize(30, 3), ends[:1])
     assert ends[0] in tree.tokens
     assert ends[0] not in {tree.tokens[parent] for parent in tree.parents if parent >= 0}
-    alone = grown(heads, Size(30, 3), tuple(heads.kept.tolist()))
+    alone = grown(heads, TreeSize(30, 3), tuple(heads.kept.tolist()))
     assert set(alone.depths) == {1}
 
 
-@pytest.mark.parametrize("size", [Size(3, 5), Size(12, 5), Size(12, 5, 0.1), Size(40, 5, 0.02)])
+@pytest.mark.parametrize(
+    "size", [TreeSize(3, 5), TreeSize(12, 5), TreeSize(12, 5, 0.1), TreeSize(40, 5, 0.02)]
+)
 def test_a_cpu_does_less_and_finds_the_same_tree(
-    size: Size, monkeypatch: pytest.MonkeyPatch
+    size: TreeSize, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     levels = []
 
@@ -364,14 +367,14 @@ def test_a_cpu_does_less_and_finds_the_same_tree(
     given = (torch.ones(1, 32), 40, (2, 50), size)
     tree, needed = trees.tree(*given), len(levels)
     # Below such a bar everything is gone on with, as on a GPU.
-    monkeypatch.setattr("engine.drafting.draft_tree._bar", lambda *_: -math.inf)
+    monkeypatch.setattr("engine.drafting.draft_tree._threshold", lambda *_: -math.inf)
     assert trees.tree(*given) == tree
     assert len(levels) == needed + 5 and (needed < 5 or size.tokens == 40)
 
 
 def test_a_threshold_leaves_out_what_is_hardly_reached() -> None:
     heads = knowing(forgetful())
-    whole, likely = grown(heads, Size(40, 4)), grown(heads, Size(40, 4, 0.05))
+    whole, likely = grown(heads, TreeSize(40, 4)), grown(heads, TreeSize(40, 4, 0.05))
     reached: list[float] = []
     for parent, log_prob in zip(whole.parents, whole.log_probs, strict=True):
         reached.append((reached[parent] if parent >= 0 else 0.0) + log_prob)
@@ -390,7 +393,7 @@ def test_a_threshold_leaves_out_what_is_hardly_reached() -> None:
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What stands in for kernels of our own, where the heads are taken to be on a GPU."""
-    ours = SimpleNamespace(grown=draft_tree._grown)
+    ours = SimpleNamespace(grown=draft_tree._grow)
     monkeypatch.setattr(draft_tree, "kernels", lambda name, there: ours if there else None)
     return ours
 
@@ -404,11 +407,11 @@ def on_a_gpu(heads: Heads, monkeypatch: pytest.MonkeyPatch) -> Heads:
 def test_only_heads_of_the_usual_kind_on_a_gpu_have_kernels(
     kernels: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernels.grown = lambda *given: draft_tree._grown(*given)
+    kernels.grown = lambda *given: draft_tree._grow(*given)
     known, others = clueless(tiny("llama")), knowing(forgetful())
-    assert draft_tree._way(known) is draft_tree._grown
-    assert draft_tree._way(on_a_gpu(known, monkeypatch)) is kernels.grown
-    assert draft_tree._way(on_a_gpu(others, monkeypatch)) is draft_tree._grown
+    assert draft_tree._grow_with(known) is draft_tree._grow
+    assert draft_tree._grow_with(on_a_gpu(known, monkeypatch)) is kernels.grown
+    assert draft_tree._grow_with(on_a_gpu(others, monkeypatch)) is draft_tree._grow
 
 
 @pytest.mark.parametrize("wrong", ["fails", "is wrong"])
@@ -421,12 +424,12 @@ def test_kernels_that_do_not_agree_are_left_and_the_log_says_why(
     def grown(*given: Any) -> torch.Tensor:
         if wrong == "fails":
             raise RuntimeError("an old card")
-        return draft_tree._grown(*given) - 1
+        return draft_tree._grow(*given) - 1
 
     kernels.grown = grown
     with caplog.at_level(logging.WARNING):
-        way = draft_tree._way(on_a_gpu(clueless(tiny("llama")), monkeypatch))
-    assert way is draft_tree._grown
+        way = draft_tree._grow_with(on_a_gpu(clueless(tiny("llama")), monkeypatch))
+    assert way is draft_tree._grow
     why = {"fails": "an old card", "is wrong": "a tree in few kernels is off by 1"}[wrong]
     assert [record.message for record in caplog.records] == [
         f"drafts are made in many kernels, the few have failed: {why}"

@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.drafting.draft_tree import Size, Tree, TreeDrafter
+from engine.drafting.draft_tree import DraftTree, TreeDrafter
 from engine.drafting.heads import Heads
-from strategies import _speculation
-from strategies._speculation import Proposal, Verdict
+from engine.drafting.tree_size import TreeSize
+from strategies._drafting import Draft
 from strategies.medusa import Params, medusa
+from strategies.speculative import Verdict, follow
 from tests.strategies import test_speculative_odds as odds
 
-WALK = _speculation.walk
 SAMPLED = {"do_sample": True, "medusa_tokens": 6}
 LENGTH = 4
 
@@ -38,19 +38,21 @@ def drafter(how: str) -> Any:
     embedding, output = module.model.embed_tokens.weight.data, module.lm_head.weight.data
     torch.manual_seed(2)
     trees = TreeDrafter(Heads(embedding, output, torch.arange(odds.TOKENS), 8, 2))
-    known: dict[tuple[int, int], Tree] = {}
+    known: dict[tuple[int, int], DraftTree] = {}
 
-    def tree(features: Tensor, token: int, ends: Any, size: Size) -> Tree:
-        if (token, size.depth) not in known:
-            known[token, size.depth] = trees.tree(embedding[token][None, None], token, ends, size)
-        return known[token, size.depth]
+    def tree(node: odds.At, token: int, room: int) -> tuple[DraftTree, float]:
+        size = TreeSize(SAMPLED["medusa_tokens"], min(trees.depth, room))
+        if (token, room) not in known:
+            known[token, room] = trees.tree(embedding[token][None, None], token, (), size)
+        return known[token, room], 0.0
 
-    return SimpleNamespace(tree=tree, usual=trees.usual, layers=trees.layers)
+    return SimpleNamespace(tree=tree, default_size=trees.default_size)
 
 
 def drawn(target: Tensor, how: str, times: int, seed: int = 3) -> Tensor:
     run = odds.Lean(seed=seed, target=target)
-    run.heads, run.features = drafter(how), lambda nodes, layers: None  # type: ignore[attr-defined]
+    run.heads = drafter(how)  # type: ignore[attr-defined]
+    run.draft_trees = lambda size: run.heads  # type: ignore[attr-defined]
     return run.written(medusa, Params(**SAMPLED), times)
 
 
@@ -60,35 +62,35 @@ def test_any_tree_leaves_the_models_own_distribution(how: str, target: Tensor) -
     assert odds.p_value(counts, target) > odds.ALARM
 
 
-def prefer_drafts(own: list[int], proposal: Proposal) -> Verdict:
+def prefer_drafts(own: list[int], draft: Draft) -> Verdict:
     """Wrong: where the model takes another token, a drafted one is kept once in a while."""
-    verdict = WALK(own, proposal)
-    behind = verdict.kept[-1] if verdict.kept else -1
-    beside = [at for at, above in enumerate(proposal.above) if above == behind]
+    verdict = follow(own, draft)
+    behind = verdict.accepted[-1] if verdict.accepted else -1
+    beside = [at for at, above in enumerate(draft.parents) if above == behind]
     if not beside or verdict.token % 2:
         return verdict
-    return Verdict([*verdict.kept, beside[0]], own[beside[0] + 1])
+    return Verdict([*verdict.accepted, beside[0]], own[beside[0] + 1])
 
 
-def never_reject(own: list[int], proposal: Proposal) -> Verdict:
+def never_reject(own: list[int], draft: Draft) -> Verdict:
     """Wrong: follows the first drafted token to the end of the tree."""
     at, kept = -1, list[int]()
-    while at in proposal.above:
-        at = list(proposal.above).index(at)
+    while at in draft.parents:
+        at = list(draft.parents).index(at)
         kept.append(at)
     return Verdict(kept, own[at + 1])
 
 
-def close_from_the_place_before(own: list[int], proposal: Proposal) -> Verdict:
+def close_from_the_place_before(own: list[int], draft: Draft) -> Verdict:
     """Wrong: off by one, the token at the end is the one that led there."""
-    verdict = WALK(own, proposal)
-    return verdict._replace(token=own[verdict.kept[-1]] if verdict.kept else verdict.token)
+    verdict = follow(own, draft)
+    return verdict._replace(token=own[verdict.accepted[-1]] if verdict.accepted else verdict.token)
 
 
 @pytest.mark.parametrize("wrong", [prefer_drafts, never_reject, close_from_the_place_before])
 def test_a_wrong_walk_is_found_with_a_twentieth_of_the_draws(
     wrong: Callable[..., Verdict], target: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_speculation, "walk", wrong)
+    monkeypatch.setattr("strategies.speculative.follow", wrong)
     counts = drawn(target, "heads", odds.DRAWS // 20)
     assert odds.p_value(counts, target) < odds.ALARM / 1e6

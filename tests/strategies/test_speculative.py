@@ -10,7 +10,6 @@ import torch
 
 from engine.trace import EVENTS, Step, Trace
 from playground import Limits, Playground
-from strategies import _speculation
 from tests.draft_models import draft, readable
 from tests.tiny import generate, tiny
 
@@ -131,7 +130,7 @@ def test_draws_from_one_token_are_greedy_and_other_draws_are_not(top_k: int) -> 
 
 
 def test_a_cut_token_is_not_kept_by_the_lowest_draw(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_speculation.torch, "rand", lambda size, **kwargs: torch.zeros(size))
+    monkeypatch.setattr(torch.Tensor, "uniform_", lambda self, **kwargs: self.zero_())
     sampled = {**SURE, "do_sample": True, "top_k": 1, "assistant_model": draft("llama", "bad")}
     [greedy, trace] = compare("llama", ["greedy", ("speculative", sampled)])
     assert trace.text == greedy.text and fates(trace)["rejected"] > 0

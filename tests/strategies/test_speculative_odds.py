@@ -34,11 +34,9 @@ from engine.models.trained import ReducedVocabularyHead
 from engine.run import Pick
 from engine.trace import Stop
 from playground import Limits, Playground
-from strategies import _speculation
-from strategies._speculation import Verdict
 from strategies.prompt_lookup import Params as Lookup
 from strategies.prompt_lookup import prompt_lookup
-from strategies.speculative import Params, speculative
+from strategies.speculative import Params, Verdict, accept, speculative
 from tests.tiny import tiny
 
 LETTERS = "abcdefgh"
@@ -49,7 +47,6 @@ TEXTS = list(product(range(TOKENS), repeat=LENGTH))
 DRAWS = 100_000
 ALARM = 1e-4
 END = Stop("length")
-WEIGH = _speculation._weigh
 DRAFTING = {
     "do_sample": True,
     "num_assistant_tokens": 2,
@@ -136,15 +133,15 @@ class Lean:
 
     def __init__(self, seed: int, **tables: Tensor) -> None:
         self.root = At("target", 1)
-        self.config = SimpleNamespace(max_length=len(PROMPT) + LENGTH)
+        self.max_new_tokens = LENGTH
         self.end_tokens: set[int] = set()
         self.generator = torch.Generator().manual_seed(seed)
         self._chance = Random(seed)
         self.draft = SimpleNamespace(
             start=[],
-            respelling=SimpleNamespace(needed=False),
+            cross_tokenizer=SimpleNamespace(needed=False),
             room=lambda text: LENGTH,
-            ask=lambda text: (At("draft", 1), *text),
+            continuation=lambda text: (At("draft", 1), *text),
             hold=lambda nodes: None,
         )
         self._tables = tables
@@ -178,7 +175,7 @@ class Lean:
     def choose(self, node: At, token: int, event: str, **notes: Any) -> int:
         return node.text * TOKENS + token
 
-    def reshape(self, node: At, name: str, scores: Tensor) -> None: ...
+    def add_stage(self, node: At, name: str, scores: Tensor) -> None: ...
 
     def show(self, tips: list[int]) -> None: ...
 
@@ -252,22 +249,22 @@ def test_copies_that_nobody_drew_leave_the_models_own_distribution(size: int) ->
     assert p_value(run.written(prompt_lookup, params, DRAWS // 5), table("target")) > ALARM
 
 
-def accept_all(run: Any, p: Tensor, drafted: list[int], q: Tensor) -> Verdict:
+def accept_all(run: Any, drafted: list[int], p: Tensor, q: Tensor) -> Verdict:
     """Wrong: keeps the draft whatever the model says."""
     token = int(run.draw(p[-1]))
     return Verdict(range(len(drafted)), token, [0.0] * len(drafted))
 
 
-def forget_the_residual(run: Any, p: Tensor, drafted: list[int], q: Tensor) -> Verdict:
+def forget_the_residual(run: Any, drafted: list[int], p: Tensor, q: Tensor) -> Verdict:
     """Wrong: replaces a lost token from p instead of from the residual."""
-    verdict = WEIGH(run, p, drafted, q)
-    again = int(run.draw(p[len(verdict.kept)]))
+    verdict = accept(run, drafted, p, q)
+    again = int(run.draw(p[len(verdict.accepted)]))
     return verdict if verdict.residual is None else verdict._replace(token=again)
 
 
-def judge_by_the_next_place(run: Any, p: Tensor, drafted: list[int], q: Tensor) -> Verdict:
+def judge_by_the_next_place(run: Any, drafted: list[int], p: Tensor, q: Tensor) -> Verdict:
     """Wrong: off by one, every token is weighed with the odds behind it."""
-    return WEIGH(run, torch.cat([p[1:], p[-1:]]), drafted, q)
+    return accept(run, drafted, torch.cat([p[1:], p[-1:]]), q)
 
 
 @pytest.mark.parametrize("draft", ["good", "bad"])
@@ -275,7 +272,7 @@ def judge_by_the_next_place(run: Any, p: Tensor, drafted: list[int], q: Tensor) 
 def test_a_wrong_rule_is_found_with_a_twentieth_of_the_draws(
     draft: str, wrong: Callable[..., Verdict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_speculation, "_weigh", wrong)
+    monkeypatch.setattr("strategies.speculative.accept", wrong)
     run = Lean(seed=3, target=table("target"), draft=table(draft))
     counts = run.written(speculative, Params(**DRAFTING), DRAWS // 20)
     assert p_value(counts, table("target")) < ALARM / 1e6

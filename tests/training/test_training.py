@@ -113,7 +113,7 @@ def test_training_reduces_the_loss_of_heads(module, texts):
     heads = Heads(
         embedding, output, most_frequent_tokens([texts], 200)[0], inner=64, depth=2, layers=[1, 2]
     )
-    heads.begin()
+    heads.reset()
     loss = heads_loss(heads)
     everything = Batch(texts.tokens, texts.states, position_weights(texts.tokens))
     before = loss(everything).item()

@@ -173,7 +173,7 @@ class Runs:
     def _run(
         self, visitor: str, comparison: Comparison, start: Start, *, stepping: bool = False
     ) -> Iterator[str]:
-        running = _Running(comparison, RunControl(paused=stepping, patience=self._patience))
+        running = _Running(comparison, RunControl(paused=stepping, timeout=self._patience))
         if self._running.setdefault(visitor, running) is not running:
             return
         feed = comparison.feed
@@ -237,8 +237,8 @@ class Runs:
 
 def _outcome(traces: Sequence[Trace], control: RunControl) -> str:
     failed = sum(trace.error is not None for trace in traces)
-    if control.tired:
-        waited = f"{control.patience:,.0f} seconds"
+    if control.timed_out:
+        waited = f"{control.timeout:,.0f} seconds"
         return f"Stopped after a pause of {waited}. The text so far is kept."
     if any(trace.stop.rule == "cancelled" for trace in traces):
         return "Stopped. The text so far is kept."

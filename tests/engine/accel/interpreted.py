@@ -11,15 +11,14 @@ import triton.language as tl
 from torch.testing import assert_close
 from triton.runtime import interpreter
 
-from engine.accel import medusa_pipeline as ahead
-from engine.accel import torch_layer, triton_drafting, triton_layer
-from engine.accel import triton_medusa as triton_ahead
+from engine.accel import medusa_pipeline as pipeline
+from engine.accel import torch_layer, triton_drafting, triton_layer, triton_medusa
 from engine.accel.graphs import bucket
 from engine.accel.torch_layer import Norm
 from engine.accel.triton_statistics import read
 from engine.drafting import draft_tree
-from engine.drafting.draft_tree import Size
 from engine.drafting.heads import Heads
+from engine.drafting.tree_size import TreeSize
 from engine.trie.backend import Reading
 
 # Triton prepares its language anew for all that a kernel calls, which is half of the time.
@@ -85,12 +84,12 @@ def heads(width: int, kept: int, layers: int, sharp: float = 6.0) -> Heads:
     return Heads(embedding, output, torch.randperm(300)[:kept], 24, 4, range(layers)).eval()
 
 
-def same_trees(heads: Heads, size: Size, states: torch.Tensor, ends: torch.Tensor) -> int:
-    ways = (triton_drafting.grown, draft_tree._grown)
+def same_trees(heads: Heads, size: TreeSize, states: torch.Tensor, ends: torch.Tensor) -> int:
+    ways = (triton_drafting.grown, draft_tree._grow)
     with torch.inference_mode():
         rows = [way(heads, size, states, torch.tensor([7]), ends) for way in ways]
     assert all(each.dtype == torch.float64 for each in rows)
-    ours, theirs = (draft_tree.tree_of(each.tolist(), size.least) for each in rows)
+    ours, theirs = (draft_tree.tree_of(each.tolist(), size.min_probability) for each in rows)
     assert_close(torch.tensor(ours.log_probs), torch.tensor(theirs.log_probs))
     assert ours._replace(log_probs=[]) == theirs._replace(log_probs=[])
     return len(ours.tokens)
@@ -101,28 +100,31 @@ for width, kept, layers in ((32, 300, 1), (24, 131, 3), (40, 9, 2)):
     drafting, states = heads(width, kept, layers), torch.randn(1, layers, width)
     some = drafting.kept[:2].sort().values
     for tokens, depth, ends in ((1, 4, some), (2, 3, nothing), (7, 4, some), (48, 2, some)):
-        assert same_trees(drafting, Size(tokens, depth), states, ends) == tokens
-    for size, ends in ((Size(48, 1), some), (Size(16, 2), drafting.kept)):
+        assert same_trees(drafting, TreeSize(tokens, depth), states, ends) == tokens
+    for size, ends in ((TreeSize(48, 1), some), (TreeSize(16, 2), drafting.kept)):
         assert same_trees(drafting, size, states, ends) == min(kept, 16)
 draft_tree._try(drafting, triton_drafting.grown)
 states = torch.randn(1, 1, 32)
-assert same_trees(heads(32, 300, 1), Size(48, 4), states, nothing) == 48
+assert same_trees(heads(32, 300, 1), TreeSize(48, 4), states, nothing) == 48
 certain = heads(32, 300, 1, sharp=1e6)  # every token is as probable as the one before it
-assert same_trees(certain, Size(12, 4), states, nothing) == 4
+assert same_trees(certain, TreeSize(12, 4), states, nothing) == 4
 
-BETWEEN = (ahead._Steps(triton_ahead.judge, triton_ahead.lay_out), ahead.IN_TORCH)
+TRITON = pipeline._Steps(
+    lambda *inputs: pipeline.Walk(*triton_medusa.walk(*inputs)), triton_medusa.lay_out
+)
+BETWEEN = (TRITON, pipeline.IN_TORCH)
 FIRST = 41  # the depth of a table's first row
 NONE = -1  # what a model takes that is in no tree
 
 
 def table_of(tokens: int, left: int) -> torch.Tensor:
     """The table of a random tree of which so many tokens are left, for a shape it fits in."""
-    drafting, states, size = heads(24, 131, 2), torch.randn(1, 2, 24), Size(tokens, 4)
+    drafting, states, size = heads(24, 131, 2), torch.randn(1, 2, 24), TreeSize(tokens, 4)
     with torch.inference_mode():
-        columns = draft_tree._grown(drafting, size, states, torch.tensor([7]), nothing)
+        columns = draft_tree._grow(drafting, size, states, torch.tensor([7]), nothing)
     assert columns.shape == (5, tokens)
     if left < tokens:
-        size = size._replace(least=float(columns[3, left - 1 : left + 1].mean().exp()))
+        size = size._replace(min_probability=float(columns[3, left - 1 : left + 1].mean().exp()))
     slots = 1 + torch.randperm(200)[: bucket(1 + tokens)]
     given = columns, torch.tensor([7, FIRST - 1, 9]), slots
     ours, theirs = (way.lay_out(size, *given) for way in BETWEEN)
@@ -146,10 +148,10 @@ def end_of(table: torch.Tensor, rows: int, sure: float) -> tuple[int, int]:
     top = torch.stack([taken(table, rows, sure), torch.randint(300, (rows,))], 1)
     log_probs, hidden = torch.randn(rows, 300).log_softmax(-1), torch.randn(rows + 2, 5, 24)
     said = [1, 3, -1], top, log_probs, hidden.bfloat16(), table
-    ours, theirs = (way.judge(*said) for way in BETWEEN)
+    ours, theirs = (way.walk(*said) for way in BETWEEN)
     assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
     own, depth, slot = ours.start.tolist()
-    assert [own, depth, slot] == theirs.start.tolist() == ours.told[2 * rows :].tolist()
+    assert [own, depth, slot] == theirs.start.tolist() == ours.packed[2 * rows :].tolist()
     return own, depth
 
 
@@ -161,4 +163,4 @@ for tokens, left in ((1, 1), (5, 3), (15, 15), (31, 20), (31, 31), (47, 47), (47
     for sure in (0.3, 0.6, 0.9):
         end_of(table, rows, sure)
     end_of(table[: 4 + rows, :rows], rows, sure=0.8)  # as the host makes one
-ahead._try(BETWEEN[0], torch.device("cpu"))
+pipeline._try(TRITON, torch.device("cpu"))

@@ -11,9 +11,10 @@ from engine.accel import graph_calls
 from engine.accel.graph_calls import GraphCalls
 from engine.accel.graphs import Graphs
 from engine.accel.host_future import HostFuture
+from engine.run import _top
 from engine.trace.distributions import Stage
 from engine.trie import backend
-from engine.trie.backend import highest, most
+from engine.trie.backend import most
 from playground import Playground
 from tests.recordings import as_on_a_gpu
 from tests.tiny import tiny
@@ -93,7 +94,7 @@ def _told(asked: list[str], name: str, *given: Any) -> HostFuture:
 def test_the_highest_scores_are_found_by_blocks_as_by_looking_at_all() -> None:
     torch.manual_seed(0)
     scores = torch.randn(3, 5 * 49_152 // 3)
-    best = [scores.gather(-1, way(scores, 10)) for way in (highest, most)]
+    best = [scores.gather(-1, way(scores, 10)) for way in (_top, most)]
     assert torch.equal(*best)
 
 

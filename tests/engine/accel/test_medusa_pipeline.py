@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from engine.accel import accelerated_pool
-from engine.accel import medusa_pipeline as ahead
-from engine.accel.medusa_pipeline import Ahead
+from engine.accel import medusa_pipeline as pipeline
+from engine.accel.medusa_pipeline import MedusaPipeline
 from engine.drafting import draft_tree
 from engine.drafting.heads import Heads
 from engine.models.model import Model
@@ -31,7 +31,7 @@ HEADS: dict[str, tuple[Model, Heads]] = {
     "nearly right": (forgetful(0.05), knowing(forgetful(0.05))),
     "clueless": (forgetful(), clueless(forgetful(), depth=4, kept=100)),
 }
-STEPS = ahead.IN_TORCH._asdict()
+STEPS = pipeline.IN_TORCH._asdict()
 SIZES: list[dict[str, Any]] = [
     {"medusa_tokens": 1},
     {"medusa_tokens": 20},
@@ -45,15 +45,15 @@ SIZES: list[dict[str, Any]] = [
 def gone(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Everything as on a GPU; of each draft, whether it was there already."""
     as_on_a_gpu(monkeypatch)
-    monkeypatch.setattr(draft_tree, "_bar", lambda *_: -math.inf)  # shapes are fixed there
-    told, drafted = list[bool](), Ahead.drafted
+    monkeypatch.setattr(draft_tree, "_threshold", lambda *_: -math.inf)  # shapes are fixed there
+    told, drafted = list[bool](), MedusaPipeline.take_ready
 
-    def watched(self: Ahead, *args: Any) -> Any:
+    def watched(self: MedusaPipeline, *args: Any) -> Any:
         there = drafted(self, *args)
         told.append(there is not None)
         return there
 
-    monkeypatch.setattr(Ahead, "drafted", watched)
+    monkeypatch.setattr(MedusaPipeline, "take_ready", watched)
     return told
 
 
@@ -85,7 +85,7 @@ def test_the_text_and_its_story_are_those_of_rounds_that_wait_for_the_host(
     how: str, size: dict[str, Any], gone: list[bool]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ahead, "possible", lambda *_: False)
+        patch.setattr(MedusaPipeline, "possible", lambda *_: False)
         waited = medusa(made(how), size)
     assert gone and not any(gone)
     gone.clear()
@@ -121,7 +121,7 @@ def test_a_text_that_ends_leaves_nothing_behind(shared: dict[str, Any], gone: li
     before = backend.used
     trace = medusa(lab, SIZES[1], **shared)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ahead, "possible", lambda *_: False)
+        patch.setattr(MedusaPipeline, "possible", lambda *_: False)
         assert medusa(lab, SIZES[1], **shared).text == trace.text
     gc.collect()
     assert backend.used == before
@@ -191,10 +191,10 @@ def test_where_there_is_no_room_it_waits_for_the_host(
 def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """What stands in for kernels of our own, as if they could be made."""
     ours = SimpleNamespace(**{name: Mock(wraps=step) for name, step in STEPS.items()})
-    monkeypatch.setattr(ahead, "kernels", lambda name, there: ours)
-    ahead._steps.cache_clear()
+    monkeypatch.setattr(pipeline, "kernels", lambda name, there: ours)
+    pipeline._steps.cache_clear()
     yield ours
-    ahead._steps.cache_clear()
+    pipeline._steps.cache_clear()
 
 
 def test_kernels_that_agree_go_on_with_every_round(
@@ -219,28 +219,28 @@ def test_kernels_that_do_not_agree_are_left_and_the_log_says_why_once(
         if wrong == "fails":
             raise RuntimeError("an old card")
         right = STEPS[step](*given)
-        return right._replace(told=right.told + 1) if step == "judge" else right + 1
+        return right._replace(packed=right.packed + 1) if step == "walk" else right + 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ahead, "kernels", lambda name, there: None)
+        patch.setattr(pipeline, "kernels", lambda name, there: None)
         expected = story(medusa(made("noisy"), SIZES[1]))
-    ahead._steps.cache_clear()
+    pipeline._steps.cache_clear()
     setattr(kernels, step, Mock(side_effect=broken))
     with caplog.at_level(logging.WARNING):
         traces = [medusa(made("noisy"), SIZES[1]) for _ in range(2)]
     assert [story(trace) for trace in traces] == [expected] * 2 and all(gone)
     assert getattr(kernels, step).call_count == 1
-    why = {"fails": "an old card", "is wrong": "a tree in few kernels is off by 1"}[wrong]
+    why = {"fails": "an old card", "is wrong": "a tree differs by 1 from torch"}[wrong]
     assert [record.message for record in caplog.records] == [
-        f"trees are judged and laid out in many kernels, the few have failed: {why}"
+        f"trees are verified and laid out in many kernels, the few have failed: {why}"
     ]
 
 
 def test_only_a_gpu_has_such_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Mock(return_value=None)
-    monkeypatch.setattr(ahead, "kernels", asked)
-    ahead._steps.cache_clear()
+    monkeypatch.setattr(pipeline, "kernels", asked)
+    pipeline._steps.cache_clear()
     for device, there in (("cpu", False), ("mps", False), ("cuda:0", True)):
-        assert ahead._steps(torch.device(device)) is ahead.IN_TORCH
+        assert pipeline._steps(torch.device(device)) is pipeline.IN_TORCH
         asked.assert_called_with("triton_medusa", there=there)
-    ahead._steps.cache_clear()
+    pipeline._steps.cache_clear()

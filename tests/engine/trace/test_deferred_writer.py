@@ -71,7 +71,7 @@ def test_updates_come_in_order_and_end_with_the_trace(ahead: None) -> None:
 def test_stepping_shows_each_step_before_the_next_one_runs(
     ahead: None,
 ) -> None:
-    pace, seen = RunControl(paused=True, patience=20), []
+    pace, seen = RunControl(paused=True, timeout=20), []
 
     def watch() -> None:
         lab = Playground(tiny("llama"))

@@ -3,16 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.trie.node import OWN, Text
+from engine.trie.node import UNSHARED, Text
 
-TOKENS = st.lists(st.integers(0, 9), max_size=2 * OWN)
+TOKENS = st.lists(st.integers(0, 9), max_size=2 * UNSHARED)
 
 
 @given(start=TOKENS, pieces=st.lists(TOKENS, max_size=8))
 def test_a_text_is_what_was_added_to_it(start: list[int], pieces: list[list[int]]) -> None:
     text, expected = Text(tuple(start)), tuple(start)
     for piece in pieces:
-        before, text, expected = text, text.longer(piece), (*expected, *piece)
+        before, text, expected = text, text.extended(piece), (*expected, *piece)
         assert tuple(before) == expected[: len(before)]  # others may go on from there
         assert tuple(text) == expected and len(text) == len(expected)
         assert text[-3:] == expected[-3:] and (not text or text[-1] == expected[-1])
@@ -20,8 +20,8 @@ def test_a_text_is_what_was_added_to_it(start: list[int], pieces: list[list[int]
 
 def test_a_long_text_is_not_copied_for_every_token() -> None:
     text, heads = Text(tuple(range(1000))), set[int]()
-    for token in range(10 * OWN):
-        text = text.longer([token])
+    for token in range(10 * UNSHARED):
+        text = text.extended([token])
         heads.add(len(text._head))
-        assert len(text._tail) < OWN
+        assert len(text._tail) < UNSHARED
     assert len(heads) == 11
