@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import LogitsProcessor
 from transformers.generation import logits_process as library
 
+from engine.accel import enabled
 from engine.accel.graph_calls import GraphCalls, Sampled, processor_key
 from engine.sampling import exponential_noise, race
 from engine.trace.distributions import Stage, processor_name
@@ -75,6 +76,7 @@ def sample(
 def _recordable(processors: Sequence[LogitsProcessor], scores: Tensor) -> bool:
     return (
         scores.device.type == "cuda"
+        and enabled()
         and len(scores) <= MAX_GRAPH_ROWS
         and are_recordable(processors)
     )

@@ -67,14 +67,14 @@ def test_a_tick_is_one_pass_for_all_runs(passes: Callable[[Playground], list[int
     assert max(sizes[1:]) <= 1 + 2 + 1 + 4 + 3
 
 
-def test_equal_requests_are_computed_once(passes: Callable[[Playground], list[int]]) -> None:
+def test_equal_continuations_are_evaluated_once(passes: Callable[[Playground], list[int]]) -> None:
     lab = Playground(tiny("llama"))
     sizes = passes(lab)
     lab.compare("one two", ["greedy", "greedy", ("beam_search", {"num_beams": 1})])
     assert set(sizes[1:]) == {1}
 
 
-def test_a_prompt_is_read_once_and_its_beginning_is_shared(
+def test_a_prompt_is_evaluated_once_and_prompts_share_prefixes(
     passes: Callable[[Playground], list[int]],
 ) -> None:
     lab = Playground(tiny("llama"))
@@ -87,7 +87,7 @@ def test_a_prompt_is_read_once_and_its_beginning_is_shared(
 
 
 @pytest.mark.parametrize("kind", TRIE)
-def test_both_backends_leave_equal_traces(kind: str) -> None:
+def test_both_backends_give_equal_traces(kind: str) -> None:
     lab, plain = Playground(tiny(kind)), Playground(tiny(kind))
     plain._backends.trie_length = 0
     assert isinstance(plain._backends.whole(1).backend, Plain) and lab._backends.trie_length > 0
@@ -111,7 +111,7 @@ def test_both_backends_leave_equal_traces(kind: str) -> None:
             ) == pytest.approx(entropies, abs=1e-3)
 
 
-def test_nothing_is_held_after_a_run_but_the_prompt() -> None:
+def test_after_a_run_only_the_prompt_stays_in_the_cache() -> None:
     lab = Playground(tiny("llama"))
     lab.compare("one two", ALL, max_new_tokens=15)
     assert used(lab) == len("one two")
@@ -127,7 +127,7 @@ def test_closing_the_stream_frees_everything_at_once() -> None:
     assert used(lab) == len("one two")
 
 
-def test_stop_ends_every_run_within_a_tick_with_what_it_has() -> None:
+def test_stop_ends_every_run_within_a_tick() -> None:
     lab = Playground(tiny("llama"))
     stop = threading.Event()
     traces = {}
@@ -172,7 +172,7 @@ def test_an_exception_ends_its_run_alone(
     assert used(lab) == len("one two")
 
 
-def test_a_comparison_that_outgrows_the_pool_says_so_and_leaves_room_for_the_next() -> None:
+def test_a_comparison_too_large_for_the_cache_fails_and_the_next_one_works() -> None:
     lab = Playground(tiny("llama"), limits=Limits(positions=280))
     wide = ("sample", {"num_return_sequences": 16, "min_new_tokens": 60})
     traces = lab.compare("one two", [wide], max_new_tokens=60)
@@ -224,7 +224,7 @@ def test_waiting_callers_are_served_by_one_pass(passes: Callable[[Playground], l
     assert sizes == [3] and len(done) == 3
 
 
-def test_a_strategy_may_ask_for_a_chain_and_several_branches_at_once(
+def test_a_strategy_may_yield_several_branches_at_once(
     extra: Callable[..., None],
 ) -> None:
     seen: list[torch.Tensor] = []
@@ -247,7 +247,7 @@ def test_a_strategy_may_ask_for_a_chain_and_several_branches_at_once(
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-def test_room_that_a_long_comparison_needed_is_given_back_after_some_short_ones(
+def test_memory_of_a_long_comparison_is_freed_after_several_short_ones(
     recorded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if recorded:

@@ -53,9 +53,7 @@ def same_numbers(scored: Trace, run: Trace) -> None:
 
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("backend", ["trie", "plain"])
-def test_a_text_scored_under_the_settings_it_was_written_with_has_the_runs_own_numbers(
-    name: str, backend: str
-) -> None:
+def test_scoring_a_run_s_text_gives_the_run_s_numbers(name: str, backend: str) -> None:
     lab = Playground(tiny("llama"))
     if backend == "plain":
         lab._backends.trie_length = 0
@@ -67,7 +65,7 @@ def test_a_text_scored_under_the_settings_it_was_written_with_has_the_runs_own_n
     same_numbers(scored, run)
 
 
-def test_the_embedded_models_own_sample_is_scored_as_it_was_drawn(embedded: Playground) -> None:
+def test_scoring_a_sample_of_the_embedded_model_gives_its_numbers(embedded: Playground) -> None:
     settings = {"temperature": 0.9, "top_k": 20, "top_p": 0.9, "min_p": 0.02}
     [run] = embedded.compare("Once upon a time", [("sample", settings)], max_new_tokens=20)
     other, scored = embedded.score(
@@ -80,14 +78,14 @@ def test_the_embedded_models_own_sample_is_scored_as_it_was_drawn(embedded: Play
     assert scored.text == run.text
 
 
-def test_greedys_text_is_all_there_is_where_only_the_best_token_is_kept() -> None:
+def test_the_greedy_text_has_probability_1_with_top_k_1() -> None:
     lab = Playground(tiny("llama"))
     [run] = lab.compare("one two", ["greedy"], max_new_tokens=10)
     [scored] = lab.score("one two", run.sequences[0].token_ids, [("sample", {"top_k": 1})])
     assert [step.final for step in scored.steps] == [0.0] * len(run.steps)
 
 
-def test_a_token_the_settings_would_have_cut_has_no_final_probability() -> None:
+def test_a_cut_token_has_no_final_probability() -> None:
     lab = Playground(tiny("llama"))
     [run] = lab.compare("one two", ["greedy"], max_new_tokens=6)
     ids = list(run.sequences[0].token_ids)
@@ -97,7 +95,7 @@ def test_a_token_the_settings_would_have_cut_has_no_final_probability() -> None:
     assert scored.steps[0].final is not None
 
 
-def test_scored_tokens_are_given_not_chosen_and_cost_one_pass_for_all() -> None:
+def test_scored_tokens_have_the_event_given_and_share_one_pass() -> None:
     lab = Playground(tiny("llama"))
     sizes: list[int] = []
     hook = lab._backends._view.register_forward_pre_hook(
@@ -115,7 +113,7 @@ def test_scored_tokens_are_given_not_chosen_and_cost_one_pass_for_all() -> None:
         assert Trace.from_json(trace.to_json()) == trace
 
 
-def test_a_text_may_stand_behind_a_prefix_and_be_a_single_token() -> None:
+def test_a_single_token_can_be_scored_after_a_prefix() -> None:
     lab = Playground(tiny("llama"))
     [behind] = lab.score("one two", "c", ["greedy"], prefix="ab")
     [whole] = lab.score("one two", "abc", ["greedy"])
@@ -123,7 +121,7 @@ def test_a_text_may_stand_behind_a_prefix_and_be_a_single_token() -> None:
     assert behind.steps[0].raw == pytest.approx(whole.steps[2].raw, abs=1e-4)
 
 
-def test_a_long_text_is_read_in_parts_and_scored_as_a_whole() -> None:
+def test_a_long_text_is_scored_in_several_passes() -> None:
     lab = Playground(tiny("llama"))
     text = [70 + at % 90 for at in range(TOKENS_PER_PASS + 40)]
     [trace] = lab.score("hi", text, ["greedy"])
@@ -135,7 +133,7 @@ def test_a_long_text_is_read_in_parts_and_scored_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("kind", ["t5", "mamba"])
-def test_models_that_the_trie_cannot_run_score_as_they_write(kind: str) -> None:
+def test_scoring_works_on_the_plain_backend(kind: str) -> None:
     lab = Playground(tiny(kind))
     choice = ("sample", {"top_k": 12})
     [run] = lab.compare("one two", [choice], max_new_tokens=8, seed=1)
@@ -145,7 +143,7 @@ def test_models_that_the_trie_cannot_run_score_as_they_write(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_scored_is_refused_in_words(name: str) -> None:
+def test_texts_that_cannot_be_scored_are_rejected(name: str) -> None:
     text, choices, words = REFUSED[name]
     lab = Playground(tiny("llama"), limits=Limits(prompt_characters=50, max_new_tokens=20))
     with pytest.raises(PlaygroundError, match=words):

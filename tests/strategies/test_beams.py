@@ -1,4 +1,4 @@
-"""The bookkeeping of beams: real parents, real scores, sums that come out."""
+"""Beam search: recorded parents, scores and totals are consistent."""
 
 from collections import Counter
 from typing import Any
@@ -40,7 +40,7 @@ def test_scores_and_length_penalty_give_the_returned_score(traces: list[Trace]) 
         )
 
 
-def test_the_models_own_log_probabilities_give_the_score_without_processors(
+def test_without_processors_the_score_is_the_sum_of_the_models_log_probabilities(
     traces: list[Trace],
 ) -> None:
     model = tiny("llama")
@@ -54,7 +54,7 @@ def test_the_models_own_log_probabilities_give_the_score_without_processors(
         assert sequence.score == pytest.approx(total / len(sequence.token_ids), abs=1e-4)
 
 
-def test_every_step_tells_all_candidates_and_what_became_of_them(traces: list[Trace]) -> None:
+def test_every_step_records_all_candidates_and_their_outcome(traces: list[Trace]) -> None:
     for trace in traces:
         beams = trace.settings["num_beams"]
         ends = len(trace.settings.get("eos_token_id", [2]))
@@ -67,7 +67,7 @@ def test_every_step_tells_all_candidates_and_what_became_of_them(traces: list[Tr
             assert sorted(step.notes["order"] for step in steps) == list(range(len(steps)))
 
 
-def test_children_grow_only_from_beams_that_were_kept(traces: list[Trace]) -> None:
+def test_only_kept_beams_have_children(traces: list[Trace]) -> None:
     for trace in traces:
         for step in trace.steps:
             if step.parent is not None:
@@ -84,14 +84,14 @@ def test_kept_candidates_are_the_best_that_did_not_end(traces: list[Trace]) -> N
             assert min(kept) >= max(lost, default=-1e9) - 1e-6
 
 
-def test_a_beam_of_one_is_greedy() -> None:
+def test_beam_search_with_one_beam_equals_greedy() -> None:
     greedy, beam = Playground(tiny("gpt2")).compare(
         "Hello there", ["greedy", ("beam_search", {"num_beams": 1})], max_new_tokens=20
     )
     assert beam.sequences[0].token_ids == greedy.sequences[0].token_ids
 
 
-def test_the_rule_that_ended_the_search_is_named() -> None:
+def test_the_trace_names_the_rule_that_ended_the_search() -> None:
     lab = Playground(tiny("llama"))
     easy = {"num_beams": 2, "sequence_bias": [[[2], 12.0]]}
     early, settled, long = lab.compare(
@@ -108,7 +108,7 @@ def test_the_rule_that_ended_the_search_is_named() -> None:
     assert long.stop.rule == "length"
 
 
-def test_what_is_shown_live_follows_the_leading_beam() -> None:
+def test_live_updates_follow_the_leading_beam() -> None:
     lab = Playground(tiny("llama"))
     leads = []
     for update in lab.stream("Hello there", [("beam_search", {"num_beams": 4})], max_new_tokens=10):

@@ -1,4 +1,4 @@
-"""Constrained beam search: what must appear does, and how far every text has come is told."""
+"""Constrained beam search: forced words appear, and progress is recorded."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_without_constraints_it_is_beam_search(kind: str, more: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "bart"])
-def test_what_must_appear_does(kind: str) -> None:
+def test_forced_words_appear_in_the_text(kind: str) -> None:
     words = [[100], [120, 121], [[130], [131, 132]]]
     [trace] = Playground(tiny(kind)).compare(
         PROMPT, [(ID, {"force_words": words, "num_beams": 8})], max_new_tokens=20
@@ -50,7 +50,7 @@ def test_what_must_appear_does(kind: str) -> None:
     assert has(ids, [130]) or has(ids, [131, 132])
 
 
-def test_words_may_be_given_as_texts_with_or_without_a_space_before_them() -> None:
+def test_forced_strings_count_with_or_without_a_leading_space() -> None:
     lab = Playground(tiny("llama"))
     bare, spaced = (list(lab.model.tokenizer(text).input_ids) for text in ("ok", " ok"))
     word, spelled, either = lab.compare(
@@ -66,7 +66,7 @@ def test_words_may_be_given_as_texts_with_or_without_a_space_before_them() -> No
     assert "x" in either.text and ("ok" in either.text or "no" in either.text)
 
 
-def test_the_setting_has_transformers_own_name_too() -> None:
+def test_force_words_ids_is_accepted_as_in_transformers() -> None:
     forms = [{"force_words": [[100], [[101], [102]]]}, {"force_words_ids": [[100], [[101], [102]]]}]
     forms += [{"force_words": [[100]], "force_words_ids": [[[101], [102]]]}]
     one, two, both = Playground(tiny("llama")).compare(
@@ -75,7 +75,7 @@ def test_the_setting_has_transformers_own_name_too() -> None:
     assert one.sequences == two.sequences == both.sequences
 
 
-def test_every_text_that_ends_has_everything(traces: list[Trace]) -> None:
+def test_finished_texts_meet_all_constraints(traces: list[Trace]) -> None:
     for trace in traces:
         ended = [s for s in trace.steps if s.token.id == 2 and s.event in ("finished", "returned")]
         for step in ended:
@@ -86,7 +86,7 @@ def test_every_text_that_ends_has_everything(traces: list[Trace]) -> None:
     assert any(step.event == "finished" for step in traces[2].steps)
 
 
-def test_the_progress_told_is_the_progress_of_the_text(traces: list[Trace]) -> None:
+def test_recorded_progress_equals_the_progress_of_the_text(traces: list[Trace]) -> None:
     for trace in traces:
         phrases = trace.settings["force_words"]
         alternatives = [item if isinstance(item[0], list) else [item] for item in phrases]
@@ -103,7 +103,7 @@ def test_the_progress_told_is_the_progress_of_the_text(traces: list[Trace]) -> N
             assert step.notes["bank"] == sum(counted)
 
 
-def test_forced_tokens_are_told_from_those_that_were_good_enough(traces: list[Trace]) -> None:
+def test_forced_candidates_are_marked(traces: list[Trace]) -> None:
     for trace in traces:
         wanted = {100, 101, 102, 120, 121}
         forced = [step for step in trace.steps if step.notes["forced"]]
@@ -121,13 +121,13 @@ def test_scores_add_up_along_every_returned_text(traces: list[Trace]) -> None:
             assert sequence.score == pytest.approx(total / len(path), abs=1e-4)
 
 
-def test_beams_are_shared_out_among_banks() -> None:
+def test_beams_are_divided_among_banks() -> None:
     totals = torch.tensor([-1.0, -2.0, -3.0, -9.0, -8.0, -20.0])
     banks = [0, 0, 0, 1, 1, 2]
     assert divide(range(6), banks, totals) == [5, 4, 0, 3, 1, 2]
 
 
-def test_progress_is_made_on_one_constraint_at_a_time() -> None:
+def test_a_text_works_on_one_constraint_at_a_time() -> None:
     constraints = (((1, 2, 3),), ((1, 4), (5,)))
     begun = Progress.after([9, 1], constraints)
     assert begun.counts() == [[1, 3], [0, 2]] and begun.wanted() == [2]
@@ -139,7 +139,7 @@ def test_progress_is_made_on_one_constraint_at_a_time() -> None:
     assert met.read(1) == met
 
 
-def test_the_prompt_counts_and_what_is_too_long_stays_unfinished() -> None:
+def test_the_prompt_can_meet_a_constraint_and_a_too_long_one_stays_unmet() -> None:
     lab = Playground(tiny("llama"))
     beam, there, long = lab.compare(
         PROMPT,
@@ -172,12 +172,12 @@ def test_the_prompt_counts_and_what_is_too_long_stays_unfinished() -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(settings: dict[str, Any], named: str) -> None:
+def test_invalid_settings_are_rejected_by_name(settings: dict[str, Any], named: str) -> None:
     with pytest.raises(PlaygroundError, match=named):
         Playground(tiny("llama")).compare(PROMPT, [(ID, settings)])
 
 
-def test_of_texts_to_choose_from_one_that_begins_with_another_adds_nothing() -> None:
+def test_an_alternative_that_extends_another_one_changes_nothing() -> None:
     lab = Playground(tiny("llama"))
     one, two = lab.compare(
         PROMPT,

@@ -57,7 +57,7 @@ def timeless(trace: Trace) -> list[Step]:
 
 
 @EVERY
-def test_equal_seeds_leave_equal_traces(id: str, lab: Playground) -> None:
+def test_equal_seeds_give_equal_traces(id: str, lab: Playground) -> None:
     one, two = (lab.compare("same", [least(id)], max_new_tokens=8, seed=9)[0] for _ in range(2))
     assert (timeless(one), one.sequences, one.stop) == (timeless(two), two.sequences, two.stop)
 
@@ -74,7 +74,7 @@ def test_it_stops_at_the_length_and_at_an_end_token(id: str, lab: Playground) ->
 
 
 @EVERY
-def test_one_token_is_enough(id: str, lab: Playground) -> None:
+def test_max_new_tokens_1_works(id: str, lab: Playground) -> None:
     [trace] = lab.compare("same", [least(id)], max_new_tokens=1)
     assert trace.error is None and len(trace.sequences[0].token_ids) == 1
     # The last token of a text is never evaluated, but by a strategy that looks one token ahead.
@@ -82,7 +82,7 @@ def test_one_token_is_enough(id: str, lab: Playground) -> None:
 
 
 @EVERY
-def test_the_ledger_adds_up(id: str, lab: Playground) -> None:
+def test_costs_add_up(id: str, lab: Playground) -> None:
     [trace] = lab.compare("a prompt of its own for " + id, [least(id)], max_new_tokens=9)
     assert trace.forward_passes == sum(tick.forward_passes for tick in trace.ticks)
     assert trace.nodes == sum(tick.nodes for tick in trace.ticks)
@@ -91,7 +91,7 @@ def test_the_ledger_adds_up(id: str, lab: Playground) -> None:
 
 
 @EVERY
-def test_what_steps_add_makes_up_the_text(id: str, lab: Playground) -> None:
+def test_the_text_of_the_steps_is_the_text(id: str, lab: Playground) -> None:
     [trace] = lab.compare("same", [least(id)], max_new_tokens=12)
     for sequence in trace.sequences:
         added = "".join(trace.steps[step].text for step in sequence.steps)
@@ -99,7 +99,7 @@ def test_what_steps_add_makes_up_the_text(id: str, lab: Playground) -> None:
 
 
 @EVERY
-def test_it_goes_on_from_a_prefix_as_from_a_longer_prompt(id: str, lab: Playground) -> None:
+def test_a_prefix_acts_as_a_longer_prompt(id: str, lab: Playground) -> None:
     # Every byte is a token here, so the two are read alike.
     [whole] = lab.compare("same old", [least(id)], max_new_tokens=8, seed=4)
     [forked] = lab.compare("same", [least(id)], prefix=" old", max_new_tokens=8, seed=4)
@@ -113,7 +113,7 @@ def test_it_goes_on_from_a_prefix_as_from_a_longer_prompt(id: str, lab: Playgrou
 
 
 @EVERY
-def test_it_scores_a_text_or_says_that_it_cannot(id: str, lab: Playground) -> None:
+def test_it_scores_a_text_or_rejects_that(id: str, lab: Playground) -> None:
     if registered()[id].foreign:
         with pytest.raises(PlaygroundError, match="cannot score"):
             lab.score("same", " old", [least(id)])
@@ -148,7 +148,7 @@ def drawn(setting: Setting) -> st.SearchStrategy[object]:
 @pytest.mark.filterwarnings("ignore")  # transformers remarks on settings that make little sense
 @settings(deadline=None, max_examples=40, derandomize=True)  # a red run is the change's own doing
 @given(data=st.data())
-def test_any_settings_give_a_valid_trace_or_a_refusal_that_names_one(
+def test_any_settings_give_a_valid_trace_or_an_error_that_names_one(
     id: str, data: st.DataObject, lab: Playground
 ) -> None:
     strategy: Strategy = registered()[id]

@@ -1,4 +1,4 @@
-"""Contrastive search: the tokens transformers 4.51.3 wrote, and every number it decides by."""
+"""Contrastive search: the tokens of transformers 4.51.3, and the numbers behind each decision."""
 
 import json
 from collections import defaultdict
@@ -48,13 +48,13 @@ def run_model(kind: str, prompt: list[int], text: list[int]) -> tuple[torch.Tens
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['model']}-{case['settings']}")
-def test_it_writes_what_transformers_4_51_wrote(case: dict[str, Any]) -> None:
+def test_tokens_equal_those_of_transformers_4_51(case: dict[str, Any]) -> None:
     trace = search(case["model"], **case["settings"])
     assert list(trace.sequences[0].token_ids) == case["token_ids"]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "mamba", "mistral-short-window"])
-def test_without_a_penalty_it_is_greedy(kind: str) -> None:
+def test_without_a_penalty_it_equals_greedy(kind: str) -> None:
     greedy, trace, narrow = Playground(tiny(kind)).compare(
         PROMPT,
         [
@@ -69,7 +69,7 @@ def test_without_a_penalty_it_is_greedy(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_number_is_the_models(kind: str) -> None:
+def test_recorded_numbers_equal_those_of_the_model(kind: str) -> None:
     alpha, top_k = 0.6, 5
     trace = search(kind, penalty_alpha=alpha, top_k=top_k)
     prompt = [token.id for token in trace.prompt_tokens]
@@ -108,7 +108,7 @@ def test_every_number_is_the_models(kind: str) -> None:
         assert chosen.id in path
 
 
-def test_its_numbers_are_kept_with_the_trace() -> None:
+def test_its_numbers_survive_saving_and_loading_the_trace() -> None:
     trace = search("llama", penalty_alpha=0.4, top_k=7)
     assert {len(steps) for steps in together(trace).values()} == {7}
     assert Trace.from_json(trace.to_json()) == trace
@@ -116,7 +116,7 @@ def test_its_numbers_are_kept_with_the_trace() -> None:
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_both_backends_find_the_same(kind: str) -> None:
+def test_both_backends_give_the_same_numbers(kind: str) -> None:
     lab = Playground(tiny(kind))
     lab._backends.trie_length = 0
     [plain] = lab.compare(PROMPT, ["contrastive_search"], max_new_tokens=TOKENS)
@@ -129,7 +129,7 @@ def test_both_backends_find_the_same(kind: str) -> None:
         assert likeness[0] == pytest.approx(likeness[1], abs=2e-3)
 
 
-def test_likeness_is_told_to_the_last_tokens_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_similarity_is_recorded_for_the_last_tokens_only(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = search("llama")
     monkeypatch.setattr("strategies.contrastive_search.RECORDED", 3)
     cut = search("llama")

@@ -59,7 +59,7 @@ def test_penalties_count_the_beams_of_earlier_groups_with_the_same_token(
     assert paid > 20
 
 
-def test_what_earlier_groups_took_is_told_even_where_it_is_no_candidate_any_more(
+def test_penalized_tokens_are_recorded_even_if_they_are_no_candidates(
     traces: list[Trace],
 ) -> None:
     gone = 0
@@ -81,7 +81,7 @@ def test_what_earlier_groups_took_is_told_even_where_it_is_no_candidate_any_more
     assert gone > 20
 
 
-def test_a_step_costs_its_log_probability_and_its_penalty(traces: list[Trace]) -> None:
+def test_a_step_adds_its_log_probability_less_its_penalty(traces: list[Trace]) -> None:
     for trace in traces:
         for step in trace.steps:
             if step.notes["score"] is not None:
@@ -102,7 +102,7 @@ def test_scores_add_up_along_every_returned_text(traces: list[Trace]) -> None:
             assert sequence.score == pytest.approx(total / divisor, abs=1e-4)
 
 
-def test_every_group_is_a_beam_search_in_a_tree_of_its_own(traces: list[Trace]) -> None:
+def test_every_group_is_recorded_as_a_tree_of_its_own(traces: list[Trace]) -> None:
     for trace in traces:
         groups = trace.settings["num_beam_groups"]
         size = trace.settings["num_beams"] // groups
@@ -121,7 +121,7 @@ def test_every_group_is_a_beam_search_in_a_tree_of_its_own(traces: list[Trace]) 
                 assert min(kept) >= max(total for total in lost if total is not None)
 
 
-def test_a_high_penalty_sets_groups_apart_from_the_first_word_on() -> None:
+def test_with_a_high_penalty_groups_differ_from_the_first_token_on() -> None:
     own = {"num_beams": 5, "num_beam_groups": 5, "diversity_penalty": 50.0}
     [trace] = Playground(tiny("gpt2")).compare(
         PROMPT, [(ID, {**own, "num_return_sequences": 5})], max_new_tokens=8
@@ -129,7 +129,7 @@ def test_a_high_penalty_sets_groups_apart_from_the_first_word_on() -> None:
     assert len({sequence.token_ids[0] for sequence in trace.sequences}) == 5
 
 
-def test_a_group_that_is_over_only_writes_padding_that_the_others_avoid() -> None:
+def test_a_finished_group_counts_as_writing_padding() -> None:
     [trace] = Playground(tiny("gpt2")).compare(
         PROMPT,
         [(ID, {"early_stopping": True, "num_return_sequences": 6})],
@@ -144,7 +144,7 @@ def test_a_group_that_is_over_only_writes_padding_that_the_others_avoid() -> Non
     assert {sequence.stop.rule for sequence in trace.sequences} == {"end_token", "length"}
 
 
-def test_functions_that_allow_tokens_and_texts_that_stop_work_in_groups() -> None:
+def test_prefix_functions_and_stop_strings_work_in_groups() -> None:
     lab = Playground(tiny("llama"))
     allowed, stopped = lab.compare(
         PROMPT,
@@ -163,7 +163,7 @@ def test_functions_that_allow_tokens_and_texts_that_stop_work_in_groups() -> Non
         assert not set(sequence.text[:-1]) & set("abe")
 
 
-def test_what_is_shown_live_leads_to_the_best_text() -> None:
+def test_live_updates_lead_to_the_best_text() -> None:
     updates = list(Playground(tiny("llama")).stream(PROMPT, [(ID, {})], max_new_tokens=8))
     trace = updates[-1].trace
     assert trace is not None and updates[-1].lead == trace.sequences[0].steps[-1]
@@ -184,6 +184,6 @@ def test_what_is_shown_live_leads_to_the_best_text() -> None:
         ({"num_return_sequences": 7}, "num_return_sequences"),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(settings: dict[str, Any], named: str) -> None:
+def test_invalid_settings_are_rejected_by_name(settings: dict[str, Any], named: str) -> None:
     with pytest.raises(PlaygroundError, match=named):
         Playground(tiny("llama")).compare(PROMPT, [(ID, settings)])

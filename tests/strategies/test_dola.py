@@ -49,13 +49,13 @@ def dola(kind: Any, seed: int = 3, **settings: Any) -> Trace:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['model']}-{case['settings']}")
-def test_it_writes_what_transformers_4_51_wrote(case: dict[str, Any]) -> None:
+def test_tokens_equal_those_of_transformers_4_51(case: dict[str, Any]) -> None:
     trace = dola(case["model"], case["seed"], **case["settings"])
     assert list(trace.sequences[0].token_ids) == case["token_ids"]
 
 
 @pytest.mark.parametrize("layers", LOW)
-def test_low_and_high_are_the_layers_the_paper_has(layers: int) -> None:
+def test_low_and_high_are_the_layers_of_the_paper(layers: int) -> None:
     own, tied = LOW[layers]
     assert candidate_layers("low", layers, tied=False) == own
     assert candidate_layers("low", layers, tied=True) == tied
@@ -63,7 +63,7 @@ def test_low_and_high_are_the_layers_the_paper_has(layers: int) -> None:
         assert candidate_layers("high", layers, tied=either) == HIGH[layers]
 
 
-def test_a_list_of_layers_is_taken_up_to_the_last_but_one() -> None:
+def test_listed_layers_from_the_last_one_on_are_ignored() -> None:
     assert candidate_layers([5, 0, 3, 6, 9], 6, tied=True) == [5, 0, 3]
     with pytest.raises(
         PlaygroundError, match="dola_layers is \\[6, 9\\]; the model's last layer is 6"
@@ -72,7 +72,7 @@ def test_a_list_of_layers_is_taken_up_to_the_last_but_one() -> None:
 
 
 @pytest.mark.parametrize("layers", ["middle", [], [-1], [1.5], [True], 3, None])
-def test_what_names_no_layers_is_refused(layers: Any) -> None:
+def test_invalid_layers_are_rejected(layers: Any) -> None:
     if layers is None:
         assert dola("llama", dola_layers=None).settings["dola_layers"] == "low"
         return
@@ -80,14 +80,14 @@ def test_what_names_no_layers_is_refused(layers: Any) -> None:
         dola("llama", dola_layers=layers)
 
 
-def test_behind_an_encoder_there_is_no_dola() -> None:
+def test_encoder_decoder_models_are_rejected() -> None:
     with pytest.raises(PlaygroundError, match="dola needs a decoder-only model"):
         dola("t5")
 
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("layers", [1, 2, 3, 4])
-def test_shallow_models_are_contrasted_too(layers: int, tied: bool) -> None:
+def test_shallow_models_have_a_candidate_layer(layers: int, tied: bool) -> None:
     for asked in ("low", "high"):
         trace = dola(deep(layers, tied=tied), dola_layers=asked)
         expected = candidate_layers(asked, layers, tied)
@@ -96,7 +96,7 @@ def test_shallow_models_are_contrasted_too(layers: int, tied: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["untied", "tied", "gpt2"])
 @pytest.mark.parametrize("layers", ["high", [0, 1, 3, 4, 5, 7]])
-def test_every_number_is_the_models(kind: str, layers: Any) -> None:
+def test_recorded_numbers_equal_those_of_the_model(kind: str, layers: Any) -> None:
     trace = dola(kind, dola_layers=layers, top_k=20)
     module = model(kind).module
     ids = [token.id for token in trace.prompt_tokens]
@@ -140,20 +140,20 @@ def test_every_number_is_the_models(kind: str, layers: Any) -> None:
     assert Trace.from_json(trace.to_json()) == trace
 
 
-def test_a_draw_from_one_token_is_the_best_one() -> None:
+def test_sampling_with_top_k_1_equals_the_maximum() -> None:
     ways = [{}, {"do_sample": True, "top_k": 1}, {"do_sample": True, "temperature": 5.0}]
     best, one, other = (dola("untied", **way).sequences[0].token_ids for way in ways)
     assert one == best != other
 
 
-def test_a_token_drawn_from_far_behind_is_told_of_too() -> None:
+def test_an_improbable_sampled_token_is_recorded() -> None:
     trace = dola("untied", do_sample=True, temperature=50.0)
     for step in trace.steps:
         assert step.token.id in [row[0] for row in step.notes["candidates"]]
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_both_backends_contrast_the_same(kind: str) -> None:
+def test_both_backends_give_the_same_contrast(kind: str) -> None:
     lab = Playground(tiny(kind))
     lab._backends.trie_length = 0
     [plain] = lab.compare(PROMPT, ["dola"], max_new_tokens=TOKENS)

@@ -47,7 +47,7 @@ def kept_all(told: list[dict[str, Any]]) -> bool:
 # Draft models
 
 
-def test_the_heuristic_drafts_two_more_after_success_and_one_less_else() -> None:
+def test_the_heuristic_schedule_drafts_two_more_after_success_and_one_less_otherwise() -> None:
     settings = {**SURE, "num_assistant_tokens": 2, "assistant_model": draft("llama", "good")}
     ways = [{"num_assistant_tokens_schedule": name} for name in ("constant", "heuristic")]
     same, varied = run(
@@ -63,7 +63,7 @@ def test_the_heuristic_drafts_two_more_after_success_and_one_less_else() -> None
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 1.0])
-def test_a_draft_ends_with_the_first_token_it_is_not_sure_of(threshold: float) -> None:
+def test_a_draft_ends_with_the_first_token_below_the_confidence_threshold(threshold: float) -> None:
     settings = {"assistant_confidence_threshold": threshold, "num_assistant_tokens": 6}
     ways = [("speculative", settings), ("early_exit", settings)]
     for trace in run(tiny("gpt2"), *ways, max_new_tokens=60):
@@ -75,7 +75,7 @@ def test_a_draft_ends_with_the_first_token_it_is_not_sure_of(threshold: float) -
 
 
 @pytest.mark.parametrize("do_sample", [False, True])
-def test_a_padded_vocabulary_of_either_side_does_no_harm(do_sample: bool) -> None:
+def test_vocabularies_padded_to_different_sizes_work_together(do_sample: bool) -> None:
     way = {**SURE, "do_sample": do_sample, "top_k": 0}
     run(tiny("llama"), ("speculative", {**way, "assistant_model": padded(40)}))
     greedy, trace = run(
@@ -87,7 +87,7 @@ def test_a_padded_vocabulary_of_either_side_does_no_harm(do_sample: bool) -> Non
     assert (trace.sequences[0].token_ids == greedy.sequences[0].token_ids) is not do_sample
 
 
-def test_models_of_one_name_are_not_mixed_up_and_as_many_may_draft_as_run() -> None:
+def test_draft_models_with_equal_names_are_kept_apart() -> None:
     lab = Playground(tiny("llama"))
     hows = ("good", "bad", "adversarial", "good")
     ways = [("speculative", {**SURE, "assistant_model": draft("llama", how)}) for how in hows]
@@ -105,7 +105,7 @@ def test_models_of_one_name_are_not_mixed_up_and_as_many_may_draft_as_run() -> N
 
 
 @pytest.mark.parametrize("kind", TRIE)
-def test_an_early_exit_is_the_norm_and_the_head_behind_a_layer(kind: str) -> None:
+def test_an_early_exit_applies_the_last_norm_and_head_to_a_layers_states(kind: str) -> None:
     model = tiny(kind).module
     ids = torch.tensor([[5, 9, 7, 40, 41]])
     before = {name: weights.clone() for name, weights in model.state_dict().items()}
@@ -124,7 +124,7 @@ def test_an_early_exit_is_the_norm_and_the_head_behind_a_layer(kind: str) -> Non
 
 
 @pytest.mark.parametrize("layers", [1, 2, 4, 5, None])
-def test_any_number_of_layers_drafts_and_leaves_others_their_own(layers: int | None) -> None:
+def test_early_exits_of_several_depths_run_together(layers: int | None) -> None:
     model = deep(6)
     exit = ("early_exit", {**SURE, "assistant_early_exit": layers, "num_assistant_tokens": 4})
     beam, penalty = ("beam_search", {"num_beams": 3}), ("contrastive_search", {"top_k": 3})
@@ -153,13 +153,13 @@ def test_half_of_the_layers_draft_unless_a_number_is_given() -> None:
 
 @pytest.mark.parametrize("layers", [0, 2, 7])
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_layers_that_are_not_there_are_refused(kind: str, layers: int) -> None:
+def test_more_layers_than_the_model_has_are_rejected(kind: str, layers: int) -> None:
     with pytest.raises(PlaygroundError, match=f"assistant_early_exit is {layers}"):
         run(tiny(kind), ("early_exit", {"assistant_early_exit": layers}))
 
 
 @pytest.mark.parametrize("kind", ["t5", "bart"])
-def test_behind_an_encoder_there_is_no_early_exit(kind: str) -> None:
+def test_early_exit_rejects_encoder_decoder_models(kind: str) -> None:
     with pytest.raises(PlaygroundError, match="early_exit needs a decoder-only model"):
         run(tiny(kind), "early_exit")
     with pytest.raises(PlaygroundError, match="assistant_early_exit"):
@@ -183,12 +183,14 @@ def test_behind_an_encoder_there_is_no_early_exit(kind: str) -> None:
         ([], 2, None),
     ],
 )
-def test_the_end_of_a_text_is_looked_up(text: list[int], longest: int, found: Match | None) -> None:
+def test_the_longest_matching_ngram_is_found(
+    text: list[int], longest: int, found: Match | None
+) -> None:
     assert find_match(text, longest) == found
 
 
 @pytest.mark.parametrize("kind", ["gemma2", "gpt2", "bart"])
-def test_copies_say_where_they_are_from(kind: str) -> None:
+def test_copied_tokens_record_their_source(kind: str) -> None:
     [trace] = run(tiny(kind), ("prompt_lookup", {"max_matching_ngram_size": 3}), max_new_tokens=40)
     start = [2] if kind == "bart" else [token.id for token in trace.prompt_tokens]
     text = start + list(trace.sequences[0].token_ids)
@@ -213,7 +215,7 @@ def test_copies_say_where_they_are_from(kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("guidance_scale", 1.5), ("watermarking_config", SYNTHID)]
 )
-def test_processors_that_remember_are_refused_by_name(id: str, name: str, value: Any) -> None:
+def test_stateful_processors_are_rejected_by_name(id: str, name: str, value: Any) -> None:
     with pytest.raises(PlaygroundError, match=name):
         run(tiny("llama"), id, **{name: value})
 
@@ -228,14 +230,14 @@ def test_a_server_allows_the_drafts_it_lists() -> None:
         Playground(tiny("llama"), drafts=[]).compare(PROMPT, ["universal_speculative"])
 
 
-def test_an_unknown_draft_is_refused_with_a_near_name() -> None:
+def test_an_unknown_draft_model_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(PlaygroundError, match="did you mean 'stories15m'"):
         run(tiny("llama"), ("speculative", {"assistant_model": "storys15m"}))
     with pytest.raises(PlaygroundError, match="assistant_model"):
         run(tiny("llama"), ("speculative", {"assistant_modl": "stories15m"}))
 
 
-def test_a_draft_must_have_room_for_the_prompt_and_stops_where_its_room_ends() -> None:
+def test_a_draft_model_drafts_up_to_its_context_length() -> None:
     long = "x" * 300
     with pytest.raises(PlaygroundError, match="attend to 256 tokens, and the prompt has 300"):
         Playground(tiny("mamba")).compare(
@@ -252,7 +254,7 @@ def test_a_draft_must_have_room_for_the_prompt_and_stops_where_its_room_ends() -
     assert trace.draft_passes > 0
 
 
-def test_drafts_of_another_build_are_refused() -> None:
+def test_incompatible_draft_models_are_rejected() -> None:
     with pytest.raises(PlaygroundError, match="assistant_model"):
         run(tiny("llama"), ("speculative", {"assistant_model": tiny("t5")}))
     with pytest.raises(PlaygroundError, match="assistant_model"):
@@ -262,7 +264,7 @@ def test_drafts_of_another_build_are_refused() -> None:
         run(tiny("t5"), ("speculative", {"assistant_model": foreign}))
 
 
-def test_what_nobody_judged_is_not_returned_when_a_run_is_stopped() -> None:
+def test_a_stopped_run_does_not_return_unverified_drafts() -> None:
     lab, stop = Playground(tiny("llama")), threading.Event()
     settings = {"num_assistant_tokens": 12, **SURE}
     for update in lab.stream(PROMPT, [("speculative", settings)], max_new_tokens=24, stop=stop):
@@ -273,7 +275,7 @@ def test_what_nobody_judged_is_not_returned_when_a_run_is_stopped() -> None:
     assert all(update.trace.steps[step].event != "drafted" for step in returned)
 
 
-def test_every_token_of_a_chain_is_on_the_bill() -> None:
+def test_every_token_of_a_chain_is_counted() -> None:
     settings = {"num_assistant_tokens": 4, **SURE}
     asked = {"max_new_tokens": 11, "suppress_tokens": [2]}  # nothing ends before the length
     [trace] = run(tiny("llama"), ("speculative", settings), **asked)

@@ -1,4 +1,4 @@
-"""Trees of drafts: the text is the model's own, and every drafted token is told of."""
+"""Medusa: texts equal those without drafts, and every drafted token is recorded."""
 
 import logging
 import math
@@ -58,7 +58,7 @@ def fates(trace: Trace) -> Counter[str]:
 
 
 def rounds(trace: Trace) -> list[list[Step]]:
-    """The steps of each round, in the order they were told of."""
+    """The steps of each round, in order."""
     found = defaultdict(list)
     for step in trace.steps:
         found[step.notes["round"]].append(step)
@@ -70,7 +70,7 @@ def rounds(trace: Trace) -> list[list[Step]]:
 
 @pytest.mark.parametrize("name", SHARED)
 @pytest.mark.parametrize("how", FORGETFUL)
-def test_a_tree_of_any_size_writes_what_greedy_writes(how: str, name: str) -> None:
+def test_trees_of_any_size_give_the_greedy_text(how: str, name: str) -> None:
     ways = [("medusa", size) for size in SIZES]
     greedy, *others = compare(*FORGETFUL[how], ["greedy", *ways], **SHARED[name])
     for trace in others:
@@ -81,7 +81,7 @@ def test_a_tree_of_any_size_writes_what_greedy_writes(how: str, name: str) -> No
 @pytest.mark.parametrize(
     "kind", ["llama", "gpt2", "qwen3", "gemma2", "mistral-short-window", "mamba"]
 )
-def test_every_kind_of_model_may_have_heads(kind: str) -> None:
+def test_models_of_every_family_work_with_heads(kind: str) -> None:
     model = tiny(kind)
     greedy, trace, wide = compare(
         model, clueless(model), ["greedy", "medusa", ("medusa", {"medusa_tokens": 30})]
@@ -90,7 +90,7 @@ def test_every_kind_of_model_may_have_heads(kind: str) -> None:
     assert trace.forward_passes < 24 or not fates(trace)["accepted"]
 
 
-def test_heads_that_are_right_save_passes() -> None:
+def test_accurate_heads_save_forward_passes() -> None:
     few = ("medusa", {"medusa_tokens": 12, "medusa_threshold": 0.1})
     greedy, trace = compare(*FORGETFUL["right"], ["greedy", few], suppress_tokens=[2])
     assert set(fates(trace)) == {"chosen", "accepted", "rejected", "bonus"}
@@ -100,7 +100,7 @@ def test_heads_that_are_right_save_passes() -> None:
     assert max(step.notes.get("depth", 0) for step in wide.steps) == 4
 
 
-def test_the_walk_goes_to_a_sibling_that_the_heads_did_not_put_first() -> None:
+def test_a_less_probable_sibling_can_be_accepted() -> None:
     ways = [("medusa", {"medusa_tokens": 30}), ("medusa", {"medusa_tokens": 30, "do_sample": True})]
     for trace in compare(*FORGETFUL["noisy"], ways, seed=3, suppress_tokens=[2]):
         first = {}
@@ -111,7 +111,7 @@ def test_the_walk_goes_to_a_sibling_that_the_heads_did_not_put_first() -> None:
         assert set(kept) - set(first.values()) and set(kept) & set(first.values())
 
 
-def test_every_length_is_kept_to() -> None:
+def test_max_new_tokens_is_exact() -> None:
     model, heads = FORGETFUL["right"]
     [whole] = compare(model, heads, ["greedy"], suppress_tokens=[2])
     for length in range(1, 9):
@@ -136,7 +136,7 @@ def test_a_text_may_end_in_the_middle_of_a_tree() -> None:
         last = trace.steps[trace.sequences[0].steps[-1]]
         assert (last.event, last.notes["verdict"]) == ("returned", "accepted")
         behind = [step for step in trace.steps if step.parent == last.id]
-        # An end token is known to be one, a stop string is not: nobody judged what stood behind it.
+        # Drafts stop at end tokens, but not at stop strings: what follows one is ignored.
         assert {step.notes["verdict"] for step in behind} == (
             {"ignored"} if "stop_strings" in ending else set()
         )
@@ -166,14 +166,14 @@ class Prophet(TreeDrafter):
 
 
 @pytest.mark.parametrize("top_k", [1, 0])
-def test_draws_from_one_token_are_greedy_and_other_draws_are_not(top_k: int) -> None:
+def test_sampling_equals_greedy_only_with_top_k_1(top_k: int) -> None:
     ways = [("medusa", {**size, "do_sample": True, "top_k": top_k}) for size in SIZES]
     greedy, *others = compare(*FORGETFUL["noisy"], ["greedy", *ways], seed=5)
     for trace in others:
         assert (trace.text == greedy.text) is (top_k == 1)
 
 
-def test_the_embedded_model_writes_its_own_text_behind_any_heads(embedded: Playground) -> None:
+def test_the_embedded_model_gives_its_greedy_text_with_any_heads(embedded: Playground) -> None:
     lab = Playground(embedded.model, heads=clueless(embedded.model, depth=4, kept=4000))
     prompt = "Write: one, two, three, one, two, three, one"
     penalty = {"repetition_penalty": 1.2}
@@ -184,7 +184,7 @@ def test_the_embedded_model_writes_its_own_text_behind_any_heads(embedded: Playg
     assert wide.text != trace.text
 
 
-# What is told
+# The record
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["greedy", "sampled"])
@@ -195,7 +195,7 @@ def traces(request: pytest.FixtureRequest) -> list[Trace]:
     return [trace for how in hows for trace in compare(*how, ways, **shared)]
 
 
-def test_the_ledger_of_trees_adds_up(traces: list[Trace]) -> None:
+def test_outcomes_of_drafted_trees_add_up(traces: list[Trace]) -> None:
     every: Counter[str] = Counter()
     for trace in traces:
         every += fates(trace)
@@ -211,7 +211,7 @@ def test_the_ledger_of_trees_adds_up(traces: list[Trace]) -> None:
     assert set(every) == {*DRAFTED, *OWN}
 
 
-def test_every_drafted_token_stands_behind_its_parent(traces: list[Trace]) -> None:
+def test_every_drafted_token_follows_its_parent(traces: list[Trace]) -> None:
     for trace in traces:
         path = set(trace.sequences[0].steps)
         for of_round in rounds(trace):
@@ -230,7 +230,7 @@ def test_every_drafted_token_stands_behind_its_parent(traces: list[Trace]) -> No
         assert Trace.from_json(trace.to_json()) == trace
 
 
-def test_a_round_is_one_pass_over_its_tree_and_the_token_before(traces: list[Trace]) -> None:
+def test_a_round_is_one_pass_over_the_tree_and_the_token_before_it(traces: list[Trace]) -> None:
     for number, trace in enumerate(traces):
         size = trace.settings["medusa_tokens"] or 12
         asked = [tick.nodes for tick in trace.ticks if tick.forward_passes]
@@ -240,14 +240,14 @@ def test_a_round_is_one_pass_over_its_tree_and_the_token_before(traces: list[Tra
         assert trace.forward_passes == len(trees) + first and trace.draft_passes == 0
 
 
-def test_how_long_the_heads_took_is_told_once_a_round(traces: list[Trace]) -> None:
+def test_drafting_time_is_recorded_once_a_round(traces: list[Trace]) -> None:
     for trace in traces:
         for of_round in rounds(trace):
             told = ["draft_ms" in step.notes for step in of_round]
             assert told == [len(of_round) > 1] + [False] * (len(of_round) - 1)
 
 
-def test_the_odds_told_are_those_of_the_model_and_of_the_heads() -> None:
+def test_recorded_p_and_q_are_those_of_the_model_and_the_heads() -> None:
     model, heads = FORGETFUL["noisy"]
     [trace] = compare(model, heads, [("medusa", {"medusa_tokens": 20})])
     ids = [token.id for token in trace.prompt_tokens]
@@ -268,7 +268,7 @@ def test_the_odds_told_are_those_of_the_model_and_of_the_heads() -> None:
             assert math.exp(step.raw) == pytest.approx(expected[0], rel=1e-3)
 
 
-def test_what_a_gpu_has_told_later_is_the_same_story(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deferred_writing_gives_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     def steps() -> list[tuple[Any, ...]]:
         way = ("medusa", {"medusa_tokens": 20, "do_sample": True})
         [trace] = compare(*FORGETFUL["noisy"], [way], seed=4)
@@ -282,7 +282,7 @@ def test_what_a_gpu_has_told_later_is_the_same_story(monkeypatch: pytest.MonkeyP
     assert steps() == at_once
 
 
-def test_only_of_what_nobody_judged_little_is_told(traces: list[Trace]) -> None:
+def test_only_ignored_tokens_are_recorded_without_a_distribution(traces: list[Trace]) -> None:
     for trace in traces:
         for step in trace.steps:
             assert (step.distribution is None) is (step.notes["verdict"] == "ignored")
@@ -297,7 +297,7 @@ def grown(heads: Heads, size: TreeSize, ends: tuple[int, ...] = ()) -> DraftTree
         return TreeDrafter(heads).tree(torch.ones(1, 1, 32), 40, ends, size)
 
 
-def test_a_tree_has_the_most_probable_ways_there_are() -> None:
+def test_a_tree_contains_the_most_probable_paths() -> None:
     heads = clueless(tiny("llama"), depth=2, kept=12)
     with torch.inference_mode():
         state = heads.state(0, torch.ones(1, 1, 32), torch.tensor([40]))
@@ -322,7 +322,7 @@ def test_a_tree_has_the_most_probable_ways_there_are() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 @pytest.mark.parametrize("depth", [1, 4])
-def test_parents_come_first_and_no_token_comes_twice(size: int, depth: int) -> None:
+def test_parents_come_before_children_and_siblings_differ(size: int, depth: int) -> None:
     tree = grown(clueless(tiny("llama"), depth=4), TreeSize(size, depth))
     assert len(tree.tokens) == (size if depth > 1 else min(size, 16))
     assert all(parent < place for place, parent in enumerate(tree.parents))
@@ -330,7 +330,7 @@ def test_parents_come_first_and_no_token_comes_twice(size: int, depth: int) -> N
     assert len(set(pairs)) == len(pairs) and max(tree.depths) <= depth
 
 
-def test_a_token_that_is_certain_comes_behind_its_parent() -> None:
+def test_a_certain_token_comes_after_its_parent() -> None:
     heads = knowing(forgetful(), depth=4)
     heads.noise = torch.zeros(len(heads.kept)).index_fill_(0, torch.tensor(50), 1e4)
     tree = grown(heads, TreeSize(12, 4))
@@ -338,7 +338,7 @@ def test_a_token_that_is_certain_comes_behind_its_parent() -> None:
     assert tree.log_probs[:4] == [0.0] * 4
 
 
-def test_nothing_is_drafted_behind_an_end() -> None:
+def test_nothing_is_drafted_after_an_end_token() -> None:
     heads = clueless(tiny("llama"), depth=3, kept=20)
     whole = grown(heads, TreeSize(30, 3))
     ends = tuple({whole.tokens[parent] for parent in whole.parents if parent >= 0})
@@ -352,7 +352,7 @@ def test_nothing_is_drafted_behind_an_end() -> None:
 @pytest.mark.parametrize(
     "size", [TreeSize(3, 5), TreeSize(12, 5), TreeSize(12, 5, 0.1), TreeSize(40, 5, 0.02)]
 )
-def test_a_cpu_does_less_and_finds_the_same_tree(
+def test_pruning_on_a_cpu_gives_the_same_tree(
     size: TreeSize, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     levels = []
@@ -372,7 +372,7 @@ def test_a_cpu_does_less_and_finds_the_same_tree(
     assert len(levels) == needed + 5 and (needed < 5 or size.tokens == 40)
 
 
-def test_a_threshold_leaves_out_what_is_hardly_reached() -> None:
+def test_a_threshold_drops_improbable_paths() -> None:
     heads = knowing(forgetful())
     whole, likely = grown(heads, TreeSize(40, 4)), grown(heads, TreeSize(40, 4, 0.05))
     reached: list[float] = []
@@ -404,7 +404,7 @@ def on_a_gpu(heads: Heads, monkeypatch: pytest.MonkeyPatch) -> Heads:
     return heads
 
 
-def test_only_heads_of_the_usual_kind_on_a_gpu_have_kernels(
+def test_only_plain_heads_on_a_gpu_use_triton_kernels(
     kernels: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels.grown = lambda *given: draft_tree._grow(*given)
@@ -415,7 +415,7 @@ def test_only_heads_of_the_usual_kind_on_a_gpu_have_kernels(
 
 
 @pytest.mark.parametrize("wrong", ["fails", "is wrong"])
-def test_kernels_that_do_not_agree_are_left_and_the_log_says_why(
+def test_kernels_that_differ_from_torch_are_not_used_and_a_warning_says_why(
     wrong: str,
     kernels: SimpleNamespace,
     monkeypatch: pytest.MonkeyPatch,
@@ -439,7 +439,7 @@ def test_kernels_that_do_not_agree_are_left_and_the_log_says_why(
 # Refusals
 
 
-def test_heads_that_were_trained_for_a_model_are_found(
+def test_trained_heads_of_a_model_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = forgetful(0.1)
@@ -450,17 +450,17 @@ def test_heads_that_were_trained_for_a_model_are_found(
     assert drafted and min(drafted) >= SIZE - 150  # those are the only ones they score
 
 
-def test_a_model_without_heads_is_refused_by_name() -> None:
+def test_a_model_without_heads_is_rejected_by_name() -> None:
     with pytest.raises(PlaygroundError, match=r"draft heads, and llama has none; .* for smollm2"):
         Playground(tiny("llama")).compare(PROMPT, ["medusa"])
 
 
-def test_behind_an_encoder_there_are_no_heads() -> None:
+def test_medusa_rejects_encoder_decoder_models() -> None:
     with pytest.raises(PlaygroundError, match="medusa needs a decoder-only model"):
         Playground(tiny("t5")).compare(PROMPT, ["medusa"])
 
 
-def test_more_tokens_than_the_operator_allows_are_refused() -> None:
+def test_more_tokens_than_the_limit_are_rejected() -> None:
     lab = Playground(tiny("llama"), heads=clueless(tiny("llama")), limits=Limits(draft_tokens=20))
     with pytest.raises(PlaygroundError, match="medusa_tokens is 21"):
         lab.compare(PROMPT, [("medusa", {"medusa_tokens": 21})])

@@ -1,6 +1,7 @@
-"""Drawn through trees of drafts, texts have the model's own distribution: counted, over all there
-are. See `test_speculative_odds`, whose models and statistic these are, with texts one longer: the
-first token is drafted by nobody, and a tree two deep is to be walked behind it."""
+"""Sampling with draft trees follows the model's distribution, counted over all possible texts.
+
+Models and statistic are those of `test_speculative_odds`. Texts are one token longer: the first one
+is not drafted, and a tree of depth two follows it."""
 
 from collections.abc import Callable
 from itertools import product
@@ -57,7 +58,7 @@ def drawn(target: Tensor, how: str, times: int, seed: int = 3) -> Tensor:
 
 
 @pytest.mark.parametrize("how", ["heads", "adversarial"])
-def test_any_tree_leaves_the_models_own_distribution(how: str, target: Tensor) -> None:
+def test_sampling_with_any_tree_follows_the_models_distribution(how: str, target: Tensor) -> None:
     counts = drawn(target, how, odds.DRAWS if how == "heads" else odds.DRAWS // 10)
     assert odds.p_value(counts, target) > odds.ALARM
 
@@ -88,7 +89,7 @@ def close_from_the_place_before(own: list[int], draft: Draft) -> Verdict:
 
 
 @pytest.mark.parametrize("wrong", [prefer_drafts, never_reject, close_from_the_place_before])
-def test_a_wrong_walk_is_found_with_a_twentieth_of_the_draws(
+def test_a_wrong_acceptance_rule_is_detected_with_a_twentieth_of_the_draws(
     wrong: Callable[..., Verdict], target: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("strategies.speculative.follow", wrong)

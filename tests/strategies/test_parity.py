@@ -71,14 +71,14 @@ def check(kind: str, strategy: str, settings: dict[str, Any], seed: int = 3) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_kind_of_model_decodes_as_with_generate(kind: str, name: str) -> None:
+def test_every_model_family_decodes_as_generate_does(kind: str, name: str) -> None:
     strategy, settings = STRATEGIES[name]
     check(kind, strategy, settings)
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "sample", "beam_search", "beam_sample"])
 @pytest.mark.parametrize("name", SHARED)
-def test_every_shared_setting_works_on_every_strategy(name: str, strategy: str) -> None:
+def test_every_shared_setting_works_with_every_strategy(name: str, strategy: str) -> None:
     own = {"num_beams": 3} if "beam" in strategy else {}
     check("llama", strategy, {**SHARED[name], **own})
 
@@ -89,12 +89,12 @@ def test_shared_settings_work_on_encoder_decoders(name: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["sample", "beam_sample"])
-def test_synthid_marks_as_with_generate(strategy: str) -> None:
+def test_synthid_gives_the_tokens_of_generate(strategy: str) -> None:
     own = {"num_beams": 3} if "beam" in strategy else {}
     check("llama", strategy, {"watermarking_config": SYNTHID, **own})
 
 
-def test_a_negative_prompt_guides_as_with_generate() -> None:
+def test_negative_prompts_give_the_tokens_of_generate() -> None:
     model = tiny("llama")
     negative = model.tokenizer("bye", return_tensors="pt").input_ids
     trace, by_ids = Playground(model).compare(
@@ -129,7 +129,7 @@ class EndsOn(StoppingCriteria):
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "sample", "beam_search"])
-def test_callers_processors_and_criteria_run_as_with_generate(strategy: str) -> None:
+def test_custom_processors_and_criteria_run_as_in_generate(strategy: str) -> None:
     model = tiny("llama")
     own = {"beam_search": {"num_beams": 3, "num_return_sequences": 3}, "sample": {"top_k": 0}}.get(
         strategy, {}
@@ -154,7 +154,7 @@ def test_callers_processors_and_criteria_run_as_with_generate(strategy: str) -> 
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "sample", "beam_search", "beam_sample"])
-def test_seeds_decide_what_is_drawn_and_nothing_else_does(strategy: str) -> None:
+def test_only_the_seed_decides_what_is_sampled(strategy: str) -> None:
     lab = Playground(tiny("gpt2"))
     first, again = lab.compare(PROMPT, [strategy, strategy], max_new_tokens=12, seed=5)
     [other] = lab.compare(PROMPT, [strategy], max_new_tokens=12, seed=6)

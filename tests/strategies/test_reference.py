@@ -19,7 +19,7 @@ def ended(ids: list[int], ends: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['strategy']}-{case['kind']}")
-def test_a_search_writes_what_transformers_4_wrote(case: dict[str, Any]) -> None:
+def test_tokens_and_scores_equal_those_of_transformers_4(case: dict[str, Any]) -> None:
     [trace] = Playground(tiny(case["kind"])).compare(
         case["prompt"], [(case["strategy"], case["settings"])]
     )

@@ -67,7 +67,7 @@ def rounds(trace: Trace) -> dict[int, list[Step]]:
     ("kind", "name"),
     [*product(["llama"], SHARED), *product(FURTHER, ["nothing", "n-grams", "no end"])],
 )
-def test_every_way_to_draft_writes_what_greedy_writes(kind: str, name: str) -> None:
+def test_every_drafter_gives_the_greedy_text(kind: str, name: str) -> None:
     length = 12 if kind in BEHIND_AN_ENCODER else 20  # their texts are read anew for every token
     greedy, *others = compare(
         kind, ["greedy", *drafters(kind)], **SHARED[name], max_new_tokens=length
@@ -77,12 +77,12 @@ def test_every_way_to_draft_writes_what_greedy_writes(kind: str, name: str) -> N
         assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
 
 
-def test_a_model_without_a_cache_is_drafted_for_as_well() -> None:
+def test_drafting_works_for_models_without_a_cache() -> None:
     greedy, *others = compare("mamba", ["greedy", *drafters("mamba")[:5]])
     assert {trace.text for trace in others} == {greedy.text}
 
 
-def test_every_length_is_kept_to() -> None:
+def test_max_new_tokens_is_exact() -> None:
     [whole] = compare("gpt2", ["greedy"])
     for length in range(1, 20):
         for trace in compare("gpt2", drafters("gpt2")[::2], max_new_tokens=length):
@@ -110,7 +110,7 @@ def test_a_text_may_end_in_the_middle_of_a_draft() -> None:
 
 @pytest.mark.parametrize("do_sample", [False, True])
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "t5"])
-def test_a_model_that_drafts_for_itself_is_always_right(kind: str, do_sample: bool) -> None:
+def test_a_model_accepts_all_of_its_own_drafts(kind: str, do_sample: bool) -> None:
     itself = [("speculative", {**SURE, "do_sample": do_sample, "assistant_model": tiny(kind)})]
     for trace in compare(kind, [*itself, ("speculative", {**SURE, "do_sample": do_sample})]):
         assert set(fates(trace)) == {"accepted", "bonus"}
@@ -121,7 +121,7 @@ def test_a_model_that_drafts_for_itself_is_always_right(kind: str, do_sample: bo
 
 
 @pytest.mark.parametrize("top_k", [1, 0])
-def test_draws_from_one_token_are_greedy_and_other_draws_are_not(top_k: int) -> None:
+def test_sampling_equals_greedy_only_with_top_k_1(top_k: int) -> None:
     sampled = {"do_sample": True, "top_k": top_k}
     ways = [("sample", {"top_k": top_k}), *drafters("llama", **sampled)]
     greedy, *others = compare("llama", ["greedy", *ways], seed=5)
@@ -129,7 +129,7 @@ def test_draws_from_one_token_are_greedy_and_other_draws_are_not(top_k: int) -> 
         assert (trace.text == greedy.text) is (top_k == 1)
 
 
-def test_a_cut_token_is_not_kept_by_the_lowest_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_with_probability_zero_is_never_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "uniform_", lambda self, **kwargs: self.zero_())
     sampled = {**SURE, "do_sample": True, "top_k": 1, "assistant_model": draft("llama", "bad")}
     [greedy, trace] = compare("llama", ["greedy", ("speculative", sampled)])
@@ -142,7 +142,7 @@ def traces(request: pytest.FixtureRequest) -> list[Trace]:
     return compare("llama", ways, max_new_tokens=30, seed=2)
 
 
-def test_the_ledger_of_drafts_adds_up(traces: list[Trace]) -> None:
+def test_outcomes_of_drafted_tokens_add_up(traces: list[Trace]) -> None:
     for trace in traces:
         assert set(fates(trace)) <= {*DRAFTED, *OWN}
         for number, steps in rounds(trace).items():
@@ -177,7 +177,7 @@ def test_every_drafted_token_is_a_step_on_its_own_branch(traces: list[Trace]) ->
         assert Trace.from_json(trace.to_json()) == trace
 
 
-def test_passes_of_the_model_are_rounds_and_those_of_the_draft_are_drafted_tokens(
+def test_the_model_makes_one_pass_a_round_and_the_draft_model_one_a_token(
     traces: list[Trace],
 ) -> None:
     for number, trace in enumerate(traces):
@@ -191,7 +191,7 @@ def test_passes_of_the_model_are_rounds_and_those_of_the_draft_are_drafted_token
         assert (trace.draft_passes > 0) is (trace.strategy != "prompt_lookup")
 
 
-def test_the_odds_told_are_those_of_both_models_and_decide(traces: list[Trace]) -> None:
+def test_recorded_p_q_and_draws_explain_every_decision(traces: list[Trace]) -> None:
     trace = traces[2]
     assert trace.settings["assistant_model"] == draft("llama", "bad").name
     ids = [token.id for token in trace.prompt_tokens]
@@ -219,7 +219,7 @@ def test_the_odds_told_are_those_of_both_models_and_decide(traces: list[Trace]) 
 @pytest.mark.parametrize("schedule", ["constant", "heuristic_transient"])
 @pytest.mark.parametrize("how", ["good", "bad", "adversarial"])
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_equal_seeds_draw_what_assisted_generation_draws(
+def test_seeded_samples_equal_those_of_assisted_generation(
     kind: str, how: str, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"num_assistant_tokens": 5, "num_assistant_tokens_schedule": schedule}
@@ -236,7 +236,7 @@ def test_equal_seeds_draw_what_assisted_generation_draws(
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "t5"])
-def test_equal_seeds_draw_what_prompt_lookup_draws_in_transformers(kind: str) -> None:
+def test_seeded_samples_equal_those_of_prompt_lookup_in_transformers(kind: str) -> None:
     settings = {"do_sample": True, "top_k": 0, "temperature": 0.5, "suppress_tokens": [2]}
     shared = {**settings, "prompt_lookup_num_tokens": 5, "max_new_tokens": 30}
     [trace] = compare(kind, [("prompt_lookup", shared)], seed=4)
@@ -245,7 +245,7 @@ def test_equal_seeds_draw_what_prompt_lookup_draws_in_transformers(kind: str) ->
     assert list(trace.sequences[0].token_ids[:25]) == expected[0][:25]
 
 
-def test_drafts_are_told_of_while_they_are_written() -> None:
+def test_drafts_are_reported_live() -> None:
     lab = Playground(tiny("llama"))
     way = ("speculative", {**SURE, "assistant_model": draft("llama", "good")})
     stories: dict[int, list[str]] = defaultdict(list)

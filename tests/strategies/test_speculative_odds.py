@@ -1,4 +1,4 @@
-"""Speculative sampling has the model's own distribution: counted, over every text there is.
+"""Speculative sampling follows the model's distribution, counted over all possible texts.
 
 A real transformers model with eight tokens writes three of them, so that all 512 texts can be
 enumerated. The engine would take hours for the draws a distribution is judged by; here the strategy
@@ -214,7 +214,7 @@ def p_value(counts: Tensor, scores: Tensor) -> float:
     return float(torch.special.gammaincc(freedom / 2.0, chi_square / 2))
 
 
-def test_a_draft_that_scores_few_tokens_leaves_the_models_own_distribution() -> None:
+def test_a_draft_model_with_few_tokens_keeps_the_models_distribution() -> None:
     assert table("few")[1].softmax(-1).count_nonzero() == 4
     run = Lean(seed=3, target=table("target"), draft=table("few"))
     counts = run.written(speculative, Params(**DRAFTING), DRAWS // 10)
@@ -224,14 +224,14 @@ def test_a_draft_that_scores_few_tokens_leaves_the_models_own_distribution() -> 
 @pytest.mark.parametrize(
     ("draft", "draws"), [("good", DRAWS), ("bad", DRAWS // 5), ("adversarial", DRAWS // 5)]
 )
-def test_any_draft_leaves_the_models_own_distribution(draft: str, draws: int) -> None:
+def test_any_draft_model_keeps_the_models_distribution(draft: str, draws: int) -> None:
     run = Lean(seed=3, target=table("target"), draft=table(draft))
     counts = run.written(speculative, Params(**DRAFTING), draws)
     assert p_value(counts, table("target")) > ALARM
 
 
 @pytest.mark.parametrize("draft", ["good", "bad"])
-def test_temperature_and_top_k_shape_both_sides_and_the_distribution_stays_exact(
+def test_with_temperature_and_top_k_the_distribution_stays_exact(
     draft: str,
 ) -> None:
     shaping = (TemperatureLogitsWarper(0.7), TopKLogitsWarper(5))
@@ -243,7 +243,7 @@ def test_temperature_and_top_k_shape_both_sides_and_the_distribution_stays_exact
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_copies_that_nobody_drew_leave_the_models_own_distribution(size: int) -> None:
+def test_copied_drafts_keep_the_models_distribution(size: int) -> None:
     params = Lookup(prompt_lookup_num_tokens=2, max_matching_ngram_size=size, do_sample=True)
     run = Lean(seed=5, target=table("target"))
     assert p_value(run.written(prompt_lookup, params, DRAWS // 5), table("target")) > ALARM
@@ -269,7 +269,7 @@ def judge_by_the_next_place(run: Any, drafted: list[int], p: Tensor, q: Tensor) 
 
 @pytest.mark.parametrize("draft", ["good", "bad"])
 @pytest.mark.parametrize("wrong", [accept_all, forget_the_residual, judge_by_the_next_place])
-def test_a_wrong_rule_is_found_with_a_twentieth_of_the_draws(
+def test_a_wrong_rule_is_detected_with_a_twentieth_of_the_draws(
     draft: str, wrong: Callable[..., Verdict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("strategies.speculative.accept", wrong)
@@ -278,7 +278,7 @@ def test_a_wrong_rule_is_found_with_a_twentieth_of_the_draws(
     assert p_value(counts, table("target")) < ALARM / 1e6
 
 
-def test_the_engine_draws_from_the_same_distribution() -> None:
+def test_the_whole_engine_samples_from_the_models_distribution() -> None:
     letters = Tokenizer(models.WordLevel({letter: at for at, letter in enumerate(LETTERS)}))
     letters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     letters.decoder = decoders.Fuse()

@@ -45,7 +45,7 @@ def fates(trace: Trace) -> Counter[str]:
 # Who drafts
 
 
-def test_without_a_name_the_trained_draft_drafts(lab: Playground) -> None:
+def test_the_trained_draft_model_is_the_default(lab: Playground) -> None:
     greedy, usual, named = compare(
         lab, "greedy", "speculative", ("speculative", {"assistant_model": "tiny-draft"})
     )
@@ -59,7 +59,7 @@ def test_without_a_name_the_trained_draft_drafts(lab: Playground) -> None:
     assert {**fates(usual)}.keys() > {"accepted"}
 
 
-def test_without_a_number_the_trained_exit_drafts(lab: Playground) -> None:
+def test_the_trained_exit_is_the_default(lab: Playground) -> None:
     ways = [{"assistant_early_exit": 2}, {"trained_exit": True}, {"trained_exit": False}]
     sure = [("early_exit", {**SURE, **way}) for way in ways]
     greedy, usual, two, one, untrained = compare(lab, "greedy", "early_exit", *sure)
@@ -76,9 +76,7 @@ def test_without_a_number_the_trained_exit_drafts(lab: Playground) -> None:
     assert two.settings["assistant_early_exit"] == 2, "for which nothing was trained"
 
 
-def test_on_a_gpu_layers_are_recorded_for_each_way_of_leaving_them(
-    lab: Playground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_exit_has_graphs_of_its_own(lab: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
     choices = [("early_exit", {**SURE, "trained_exit": way}) for way in (True, False)]
     expected = [fates(trace) for trace in compare(lab, *choices)]
     as_on_a_gpu(monkeypatch)
@@ -87,19 +85,19 @@ def test_on_a_gpu_layers_are_recorded_for_each_way_of_leaving_them(
     assert expected[0] != expected[1]
 
 
-def test_what_is_given_counts_more(lab: Playground) -> None:
+def test_given_settings_override_the_trained_defaults(lab: Playground) -> None:
     [trace] = compare(lab, ("speculative", {**SURE, "num_assistant_tokens": 2}))
     assert trace.settings.items() >= {**SURE, "num_assistant_tokens": 2}.items()
     rounds = Counter(step.notes["round"] for step in trace.steps if "q" in step.notes)
     assert set(list(rounds.values())[:-1]) == {2}
 
 
-def test_a_model_that_is_named_itself_drafts_for_itself(lab: Playground) -> None:
+def test_a_model_named_as_its_own_draft_model_drafts_for_itself(lab: Playground) -> None:
     [trace] = compare(lab, ("speculative", {**SURE, "assistant_model": "somewhere"}))
     assert set(fates(trace)) == {"accepted", "bonus"}
 
 
-def test_a_model_that_nothing_was_trained_for_drafts_for_itself() -> None:
+def test_a_model_without_a_trained_draft_drafts_for_itself() -> None:
     lab = Playground(tiny("llama"))
     [trace] = compare(lab, ("speculative", SURE))
     assert trace.settings["assistant_model"] is None
@@ -109,7 +107,7 @@ def test_a_model_that_nothing_was_trained_for_drafts_for_itself() -> None:
 
 
 @pytest.mark.parametrize("do_sample", [False, True])
-def test_processors_may_leave_none_of_the_tokens_that_are_scored(
+def test_processors_may_cut_all_tokens_that_a_draft_model_scores(
     lab: Playground, do_sample: bool
 ) -> None:
     rest = {"suppress_tokens": list(range(SIZE - KEPT, SIZE))}
@@ -123,9 +121,7 @@ def test_processors_may_leave_none_of_the_tokens_that_are_scored(
 
 
 @pytest.mark.parametrize("chat", [False, True])
-def test_the_embedded_models_draft_writes_what_greedy_writes(
-    embedded: Playground, chat: bool
-) -> None:
+def test_the_embedded_models_draft_gives_the_greedy_text(embedded: Playground, chat: bool) -> None:
     prompt: Any = "Once upon a time"
     if chat:
         prompt = [{"role": "user", "content": "Why is the sky blue?"}]
@@ -135,7 +131,7 @@ def test_the_embedded_models_draft_writes_what_greedy_writes(
     counted(trace, recounted(trace))
 
 
-def test_the_embedded_models_exits_write_what_greedy_writes_in_fewer_passes(
+def test_the_embedded_models_exits_give_the_greedy_text_in_fewer_passes(
     embedded: Playground,
 ) -> None:
     prompt = [{"role": "user", "content": "Why is the sky blue?"}]
@@ -208,7 +204,7 @@ def by_hand(target: Model, draft: Model, ids: list[int], length: int) -> dict[in
 
 
 @pytest.mark.parametrize("strategy", ["speculative", "early_exit"])
-def test_acceptance_is_what_both_models_give_when_they_are_asked_one_by_one(
+def test_acceptance_equals_that_of_separate_runs_of_both_models(
     lab: Playground, strategy: str
 ) -> None:
     way = {**SURE, "num_assistant_tokens": 3, "eos_token_id": None}

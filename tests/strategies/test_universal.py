@@ -52,7 +52,7 @@ def said(tokenizer: Any, ids: list[int]) -> str:
 @pytest.mark.parametrize("names", [("smollm2", "stories15m"), ("stories15m", "smollm2")])
 @settings(deadline=None, max_examples=150)
 @given(start=TEXTS, more=TEXTS, cut=st.integers(0, 3))
-def test_what_a_draft_adds_is_added_or_nothing_is(
+def test_translated_drafts_have_exactly_the_drafted_text(
     names: tuple[str, str], start: str, more: str, cut: int
 ) -> None:
     target, draft = map(tokenizer, names)
@@ -68,7 +68,7 @@ def test_what_a_draft_adds_is_added_or_nothing_is(
 
 @settings(deadline=None, max_examples=150)
 @given(start=TEXTS, more=TEXTS)
-def test_a_draft_that_goes_on_rightly_is_spelled_in_full(start: str, more: str) -> None:
+def test_a_draft_that_continues_the_text_is_translated_completely(start: str, more: str) -> None:
     target, draft = tokenizer("smollm2"), tokenizer("stories15m")
     text, read, whole = (
         target(start).input_ids,
@@ -96,7 +96,7 @@ def test_a_draft_that_goes_on_rightly_is_spelled_in_full(start: str, more: str) 
         ("un", "believable story"),
     ],
 )
-def test_a_draft_is_spelled_as_the_target_would(start: str, more: str) -> None:
+def test_a_draft_is_tokenized_as_the_target_tokenizes_it(start: str, more: str) -> None:
     target, draft = tokenizer("smollm2"), tokenizer("stories15m")
     text, spelled = target(start).input_ids, target(start + more).input_ids
     both = respelling("smollm2", "stories15m")
@@ -105,7 +105,7 @@ def test_a_draft_is_spelled_as_the_target_would(start: str, more: str) -> None:
     assert both.to_target(text, read, new) == spelled[len(text) :]
 
 
-def test_a_token_of_the_text_stays_though_the_draft_would_join_it() -> None:
+def test_existing_tokens_are_never_merged_with_drafted_ones() -> None:
     target, draft = tokenizer("smollm2"), tokenizer("stories15m")
     text = target("The cat").input_ids
     assert len(target("The cats").input_ids) == len(text)  # together they would be one token
@@ -115,7 +115,7 @@ def test_a_token_of_the_text_stays_though_the_draft_would_join_it() -> None:
 
 
 @pytest.mark.parametrize("id", ["universal_speculative", "speculative"])
-def test_a_model_drafts_for_itself_in_another_vocabulary_and_is_always_right(id: str) -> None:
+def test_a_model_accepts_all_of_its_own_drafts_in_another_vocabulary(id: str) -> None:
     way = {"assistant_confidence_threshold": 0.0, "assistant_model": readable(reverse=True)}
     greedy, trace, five = Playground(readable()).compare(
         "Hello there",
@@ -129,7 +129,7 @@ def test_a_model_drafts_for_itself_in_another_vocabulary_and_is_always_right(id:
     assert all("q" not in step.notes for step in five.steps)  # there is none for these tokens
 
 
-def test_sampled_drafts_of_another_vocabulary_are_judged_by_the_models_own_draws() -> None:
+def test_drafts_of_another_vocabulary_are_accepted_where_they_equal_the_models_samples() -> None:
     way = {"do_sample": True, "top_k": 2, "assistant_model": readable(reverse=True)}
     [trace] = Playground(readable()).compare(
         "Hello there", [("universal_speculative", way)], max_new_tokens=30, seed=1
@@ -138,7 +138,7 @@ def test_sampled_drafts_of_another_vocabulary_are_judged_by_the_models_own_draws
     assert fates["accepted"] and fates["rejected"] == fates["resampled"] > 0
 
 
-def test_behind_an_encoder_there_is_no_foreign_draft() -> None:
+def test_universal_speculative_rejects_encoder_decoder_models() -> None:
     with pytest.raises(Exception, match="universal_speculative needs a decoder-only model"):
         Playground(tiny("bart")).compare("Hello", ["universal_speculative"])
 

@@ -1,4 +1,4 @@
-"""Questions to a device: a CPU answers with the same function, whatever a GPU records."""
+"""Graph calls: results equal direct calls, and runs share their waits."""
 
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from tests.recordings import as_on_a_gpu
 from tests.tiny import tiny
 
 
-def test_a_cpu_does_the_work_as_it_is_asked_for() -> None:
+def test_a_cpu_computes_at_once() -> None:
     asked = []
 
     def work(scores: torch.Tensor, count: int) -> torch.Tensor:
@@ -31,7 +31,7 @@ def test_a_cpu_does_the_work_as_it_is_asked_for() -> None:
     assert answer.result().tolist() == [3, 2] and asked == [2] and not answer.pending
 
 
-def test_nobody_waits_for_a_device_before_all_have_asked_it(
+def test_all_runs_start_their_work_before_the_first_one_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab, runs = Playground(tiny("llama")), ["greedy", "sample", "beam_search", "contrastive_search"]
@@ -63,7 +63,7 @@ def test_nobody_waits_for_a_device_before_all_have_asked_it(
     assert told[:8] == ["asked"] * 4 + ["waited"] * 4
 
 
-def test_what_a_tick_finds_most_probable_is_asked_for_once_by_all_runs(
+def test_the_best_tokens_of_a_pass_are_copied_once_for_all_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runs = ["greedy", ("beam_search", {"num_beams": 3}), ("contrastive_search", {"top_k": 4})]
@@ -91,14 +91,14 @@ def _told(asked: list[str], name: str, *given: Any) -> HostFuture:
     return HostFuture(*given)
 
 
-def test_the_highest_scores_are_found_by_blocks_as_by_looking_at_all() -> None:
+def test_top_k_by_blocks_equals_top_k() -> None:
     torch.manual_seed(0)
     scores = torch.randn(3, 5 * 49_152 // 3)
     best = [scores.gather(-1, way(scores, 10)) for way in (_top, most)]
     assert torch.equal(*best)
 
 
-def test_first_layers_are_recorded_as_the_whole_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_exits_run_as_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     choices = [("early_exit", {"assistant_early_exit": 1}), ("early_exit", {}), "greedy"]
 
     def told() -> list[list[Any]]:

@@ -1,4 +1,4 @@
-"""Rounds that a GPU goes on with by itself: the same texts, the same story, and nothing left."""
+"""The Medusa pipeline gives the same texts and steps as separate rounds, and frees its memory."""
 
 import gc
 import logging
@@ -81,7 +81,7 @@ def story(trace: Trace) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("how", HEADS)
-def test_the_text_and_its_story_are_those_of_rounds_that_wait_for_the_host(
+def test_text_and_steps_equal_those_without_the_pipeline(
     how: str, size: dict[str, Any], gone: list[bool]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -101,7 +101,7 @@ def test_the_text_and_its_story_are_those_of_rounds_that_wait_for_the_host(
         )
 
 
-def test_what_a_round_read_is_in_the_ledger(gone: list[bool]) -> None:
+def test_every_round_counts_the_nodes_it_evaluates(gone: list[bool]) -> None:
     trace = medusa(made("noisy"), {"medusa_tokens": 20})
     trees: dict[int, int] = {}
     for step in trace.steps:
@@ -113,7 +113,7 @@ def test_what_a_round_read_is_in_the_ledger(gone: list[bool]) -> None:
 @pytest.mark.parametrize(
     "shared", [{"stop_strings": "e"}, {"eos_token_id": [*range(40, 90)]}, {"max_new_tokens": 3}]
 )
-def test_a_text_that_ends_leaves_nothing_behind(shared: dict[str, Any], gone: list[bool]) -> None:
+def test_a_finished_run_frees_its_cache_positions(shared: dict[str, Any], gone: list[bool]) -> None:
     lab = made("right")
     backend = lab._backends.trie.backend
     medusa(lab, SIZES[1], max_new_tokens=1)
@@ -127,7 +127,7 @@ def test_a_text_that_ends_leaves_nothing_behind(shared: dict[str, Any], gone: li
     assert backend.used == before
 
 
-def test_a_run_that_is_stopped_leaves_nothing_behind(gone: list[bool]) -> None:
+def test_a_stopped_run_frees_its_cache_positions(gone: list[bool]) -> None:
     lab, ticks = made("noisy"), iter(range(100))
     medusa(lab, SIZES[1], max_new_tokens=1)
     gc.collect()
@@ -145,7 +145,7 @@ def test_a_run_that_is_stopped_leaves_nothing_behind(gone: list[bool]) -> None:
     assert lab._backends.trie.backend.used == before
 
 
-def test_who_goes_step_by_step_sees_every_round_before_the_next(gone: list[bool]) -> None:
+def test_stepping_reports_every_round_before_the_next(gone: list[bool]) -> None:
     seen: list[int] = []
 
     class Looking(RunControl):
@@ -169,7 +169,7 @@ def test_who_goes_step_by_step_sees_every_round_before_the_next(gone: list[bool]
     ],
     ids=["company", "processors", "draws"],
 )
-def test_whoever_would_be_in_its_way_keeps_it_from_going_ahead(
+def test_other_runs_processors_and_sampling_disable_the_pipeline(
     choices: list[Any], shared: dict[str, Any], gone: list[bool]
 ) -> None:
     traces = made("noisy").compare(PROMPT, choices, max_new_tokens=12, **shared)
@@ -177,7 +177,7 @@ def test_whoever_would_be_in_its_way_keeps_it_from_going_ahead(
     assert gone and not any(gone)
 
 
-def test_where_there_is_no_room_it_waits_for_the_host(
+def test_a_full_cache_disables_the_pipeline_for_a_round(
     gone: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accelerated_pool, "CAPACITY", 32)
@@ -197,7 +197,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     pipeline._steps.cache_clear()
 
 
-def test_kernels_that_agree_go_on_with_every_round(
+def test_kernels_that_agree_with_torch_are_used_in_every_round(
     kernels: SimpleNamespace, gone: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     medusa(made("noisy"), SIZES[1])
@@ -208,7 +208,7 @@ def test_kernels_that_agree_go_on_with_every_round(
 
 @pytest.mark.parametrize("wrong", ["fails", "is wrong"])
 @pytest.mark.parametrize("step", STEPS)
-def test_kernels_that_do_not_agree_are_left_and_the_log_says_why_once(
+def test_kernels_that_differ_from_torch_are_not_used_and_one_warning_says_why(
     step: str,
     wrong: str,
     kernels: SimpleNamespace,
@@ -236,7 +236,7 @@ def test_kernels_that_do_not_agree_are_left_and_the_log_says_why_once(
     ]
 
 
-def test_only_a_gpu_has_such_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_kernels_are_used_on_a_gpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Mock(return_value=None)
     monkeypatch.setattr(pipeline, "kernels", asked)
     pipeline._steps.cache_clear()

@@ -1,4 +1,4 @@
-"""Texts that grow: what they share is theirs as if each had all of it."""
+"""Texts that share their tokens behave as separate ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ TOKENS = st.lists(st.integers(0, 9), max_size=2 * UNSHARED)
 
 
 @given(start=TOKENS, pieces=st.lists(TOKENS, max_size=8))
-def test_a_text_is_what_was_added_to_it(start: list[int], pieces: list[list[int]]) -> None:
+def test_a_text_contains_all_tokens_added_to_it(start: list[int], pieces: list[list[int]]) -> None:
     text, expected = Text(tuple(start)), tuple(start)
     for piece in pieces:
         before, text, expected = text, text.extended(piece), (*expected, *piece)
