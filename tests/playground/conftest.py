@@ -1,4 +1,4 @@
-"""A real browser, whichever Chromium is on the path, and the page it is on."""
+"""A browser (any Chromium on the path) and a server that most files share."""
 
 import shutil
 from collections.abc import Iterator
@@ -23,15 +23,14 @@ QUIET = [
 
 @pytest.fixture(scope="session")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the browser keeps the page's scripts, compiled: to compile them takes longer than to
-    run them."""
+    """The browser's profile: it caches compiled scripts."""
     return tmp_path_factory.mktemp("profile")
 
 
 @pytest.fixture(scope="module")
 def browser(profile: Path) -> Iterator[Browser]:
     found = next(filter(None, map(shutil.which, NAMES)), None)
-    assert found, f"the tests need a browser: none of {', '.join(NAMES)} is on the path"
+    assert found, f"no browser on the path; install one of {', '.join(NAMES)}"
     with sync_playwright() as running:
         own = running.chromium.launch_persistent_context(profile, executable_path=found, args=QUIET)
         assert own.browser
@@ -41,14 +40,14 @@ def browser(profile: Path) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def lab(embedded: Playground) -> Playground:
-    """What the real page is held against."""
+    """The lab that the page is compared with."""
     return embedded
 
 
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The real page on the embedded model, for every file that needs no server of its own: to
-    start one takes longer than most tests."""
+    """The app on the embedded model, for all files that need no server of their own: starting one
+    takes longer than most tests."""
     flags = [str(word) for flag in LIMITS.items() for word in flag]
     log = tmp_path_factory.mktemp("server") / "log"
     with served(["app.py", "--port", "{port}", *flags], log) as address:

@@ -1,12 +1,12 @@
-"""A server of nothing but the API, that writes down who it asks and which streams are open.
+"""A server with only the API on the embedded model; it logs its connections and open streams.
 
-Run by test_api as `python api_server.py PORT`, with the embedded model behind it.
+Run as `python api_server.py PORT`.
 """
 
 import os
 import sys
 
-# As app.py has it: MCP calls go through a client that would else ask the Hub who is calling.
+# As in app.py: MCP calls go through a client that would otherwise contact the Hub.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 import gradio as gr
@@ -16,24 +16,23 @@ from playground.ui.api import add_endpoints
 from playground.ui.shared.model_loading import Labs
 
 
-def say(line):
-    # In one go: other threads say something too.
+def log(line):
+    # In one call: other threads write too.
     os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
 class Watched(Playground):
-    """Says when a stream begins and when it is closed."""
+    """Logs when a stream starts and when it is closed."""
 
     def stream(self, *words, **settings):
-        news = super().stream(*words, **settings)
-        return self._told(news)
+        return self._logged(super().stream(*words, **settings))
 
-    def _told(self, news):
-        say("stream: begun")
+    def _logged(self, updates):
+        log("stream: begun")
         try:
-            yield from news
+            yield from updates
         finally:
-            say("stream: closed")
+            log("stream: closed")
 
 
 def load(name):
@@ -42,16 +41,16 @@ def load(name):
     return Watched(name)
 
 
-def write_down(event, words):
+def log_connection(event, words):
     if event == "socket.connect":
         address = words[1]
-        say(f"asked: {address[0] if isinstance(address, tuple) else 'a file'}")
+        log(f"asked: {address[0] if isinstance(address, tuple) else 'a file'}")
     if event == "socket.getaddrinfo":
-        say(f"asked: {words[0]}")
+        log(f"asked: {words[0]}")
 
 
 def main():
-    sys.addaudithook(write_down)
+    sys.addaudithook(log_connection)
     with gr.Blocks(title="Playground") as page:
         shown = gr.Markdown()
         page.load(lambda: "A page", None, shown, api_visibility="private")

@@ -1,6 +1,7 @@
-"""A real browser on a server of ours: what every test of the page needs."""
+"""Helpers for tests of the page: a server process, whose log is checked, and a real browser."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,15 +12,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 
-# What the server allows that most files share.
+# The limits of the server that most files share.
 LIMITS = {"--max-new-tokens": 200, "--columns": 5, "--upload-bytes": 3_000_000}
 
 WIDE = {"width": 1400, "height": 1000}
 
 
+# Lines of a server's log that report a fault.
+FAULT = re.compile(r"Traceback|Warning\b|\bWARNING\b|\bERROR\b|\bException\b")
+
+
 @contextmanager
-def served(command, log):
-    """Start a server that takes its port as ``{port}``; gives its address."""
+def served(command, log, expected=()):
+    """Start a server with its port for ``{port}``; yields its address.
+
+    Afterwards the log may contain no traceback and no warning, apart from lines that contain one of
+    the ``expected`` texts.
+    """
     port = free_port()
     words = [sys.executable, *(str(word).format(port=port) for word in command)]
     paths = {**os.environ, "PYTHONPATH": str(ROOT), "GRADIO_ANALYTICS_ENABLED": "False"}
@@ -32,6 +41,13 @@ def served(command, log):
     finally:
         server.terminate()
         server.wait(timeout=20)
+    text = log.read_text()
+    faults = [
+        line
+        for line in text.splitlines()
+        if FAULT.search(line) and not any(known in line for known in expected)
+    ]
+    assert faults == [], text[-5000:]
 
 
 def free_port():
@@ -52,21 +68,21 @@ def answers(address, server, log):
 def wait(condition, seconds=20):
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"{condition} did not come true in {seconds} s"
+        assert time.monotonic() < end, f"{condition} is still false after {seconds} s"
         time.sleep(0.1)
 
 
 @contextmanager
 def visiting(browser, viewport=WIDE, reduced_motion=None, lasting=False, **options):
-    """A visitor's page, on which nothing is open yet.
+    """An empty browser page.
 
-    Visitors who come one after the other have the browser's own profile in turn, which keeps the
-    page's scripts compiled. Who stays while others come, or comes while another is there, has a
-    profile apart, as all tabs of one share six connections to a server.
+    Pages used one after the other share the browser's profile, which caches compiled scripts. A
+    page that stays open while others are used has its own profile, because all tabs of a profile
+    share six connections to a server.
     """
     [profile, *_] = browser.contexts
-    apart = lasting or options or len(profile.pages) > 1
-    context = browser.new_context(**options) if apart else profile
+    separate = lasting or options or len(profile.pages) > 1
+    context = browser.new_context(**options) if separate else profile
     page = context.new_page()
     page.set_default_timeout(30_000)
     page.set_viewport_size(viewport)
@@ -74,25 +90,24 @@ def visiting(browser, viewport=WIDE, reduced_motion=None, lasting=False, **optio
     try:
         yield page
     finally:
-        (context if apart else page).close()
+        (context if separate else page).close()
 
 
 @contextmanager
 def opened(browser, address, query="?__theme=light", **options):
-    """A page that may not complain, or ask anybody but its server."""
-    requests, complaints = [], []
+    """The app in a browser; fails on console errors and on requests to other hosts."""
+    requests, errors = [], []
     with visiting(browser, **options) as page:
         page.on("request", lambda request: requests.append(request.url))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda told: told.type == "error" and complaints.append(told.text))
-        # What Gradio's script has on its way when the page is left fails, and it says so.
-        page.on("framenavigated", lambda frame: frame.parent_frame or complaints.clear())
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda line: line.type == "error" and errors.append(line.text))
+        # Requests that are pending when the page is left fail, and Gradio logs that.
+        page.on("framenavigated", lambda frame: frame.parent_frame or errors.clear())
         page.goto(address + query)
         yield page
         local = (address, "data:", "blob:")
-        foreign = [url for url in requests if not url.startswith(local)]
-        assert foreign == [], foreign
-        assert complaints == [], complaints
+        assert [url for url in requests if not url.startswith(local)] == []
+        assert errors == []
 
 
 def stored(page, name):
@@ -108,7 +123,7 @@ def column(page, index):
 
 
 def text_of(page, index):
-    """The tokens of a column as one text."""
+    """The text of a column."""
     tokens = column(page, index).locator(".token")
     return "".join(tokens.evaluate_all("tokens => tokens.map(token => token.textContent)"))
 
@@ -124,7 +139,7 @@ _OVER = "document.querySelector('#live [data-over]')?.dataset.over ?? null"
 
 @contextmanager
 def running(page):
-    """Press Run; at the end of the block wait for the end of the run."""
+    """Press Run; wait for the end of the run at the end of the block."""
     with over(page):
         page.click("#run")
         yield
@@ -132,7 +147,7 @@ def running(page):
 
 @contextmanager
 def over(page):
-    """At the end of the block wait for the end of the run that began in it."""
+    """Wait at the end of the block for the end of the run that was started in it."""
     before = page.evaluate(_OVER)
     yield
     page.wait_for_function(f"before => ({_OVER}) !== before", arg=before, timeout=120_000)
@@ -140,12 +155,12 @@ def over(page):
 
 
 def ready(page):
-    """Wait until the cards are there and Run can be pressed."""
+    """Wait until the cards are rendered and Run is enabled."""
     page.wait_for_selector("#run:not([disabled])", timeout=120_000)
 
 
 def length(page, tokens):
-    """Have runs end after so many tokens."""
+    """Set max_new_tokens."""
     page.fill("#shared-max_new_tokens input[type=number]", str(tokens))
     page.keyboard.press("Tab")
 
@@ -155,12 +170,12 @@ def tab(page, name):
 
 
 def on_tab(page, name):
-    """Wait until a tab is the one that is open."""
+    """Wait until a tab is open."""
     wait(lambda: page.get_by_role("tab", selected=True).all_inner_texts() == [name])
 
 
 def downloaded(page, button, folder):
-    """Press a button that saves a file; gives the file."""
+    """Press a button that saves a file; returns its path."""
     with page.expect_download() as download:
         page.click(button)
     path = folder / download.value.suggested_filename
@@ -169,14 +184,14 @@ def downloaded(page, button, folder):
 
 
 def said(page, words):
-    """Wait for a message with these words, then put all messages away."""
+    """Wait for a message with this text, then close all messages."""
     page.wait_for_selector(f".toast-body >> text={words}")
     page.evaluate("document.querySelectorAll('.toast-close').forEach(button => button.click())")
     page.wait_for_selector(".toast-body", state="detached")
 
 
 def forked(page, index, at, words):
-    """Go on from a token of a column with words of one's own; waits for the end."""
+    """Fork a column at a token with this text; waits for the end."""
     with over(page):
         column(page, index).locator(".token").nth(at).click()
         page.fill("#live-typing", words)

@@ -1,8 +1,8 @@
-"""The page on a lab that follows a script: shows what no real model does when asked to.
+"""The page on a lab that plays scripts, for behaviour that a real model cannot be made to show.
 
 Run as `python scripted_page.py PORT GATE TURNS`; the lab is "loaded" once the file GATE
-exists, and drawing the cards takes the seconds the file names. The prompt names the script to
-follow. Where there is a file TURNS, the turns of a script wait until it has as many characters.
+exists, and rendering the cards takes the number of seconds in it. The prompt is the name of the
+script. If the file TURNS exists, each turn of a script waits until it has as many characters.
 """
 
 import math
@@ -46,7 +46,7 @@ def step(id, parent, text, probability=0.5, event="chosen"):
 
 
 def unseen(id, parent, text):
-    """A token nobody knows the distribution of."""
+    """A token whose distribution was not captured."""
     known = step(id, parent, text)
     return replace(known, raw=None, final=None, rank=None, distribution=None)
 
@@ -71,7 +71,7 @@ def trace(strategy, steps, paths, stop, scores=(None,), error=None):
 
 
 def toys(turn):
-    """A chain that would like to be HTML, beams that change their mind, and a run that fails."""
+    """A chain with HTML in its text, beams that revise their text, and a run that fails."""
     evil = [step(0, None, " a"), step(1, 0, "\n"), step(2, 1, EVIL, 0.001)]
     beams = [step(0, None, " one"), step(1, None, " two"), step(2, 0, " more"), step(3, 1, " end")]
     failed = [step(0, None, " half")]
@@ -91,7 +91,7 @@ def toys(turn):
 
 
 def drafts():
-    """A run that cannot be seen throughout, one that writes ahead, and one of an older kind."""
+    """A run that was captured in part, one with drafts, and one without steps."""
     foreign = [step(0, None, " seen"), unseen(1, 0, " taken"), step(2, 1, " seen")]
     verdicts = ("accepted", "rejected", "ignored", "resampled")
     ahead = [drafted(id, None, f" {verdict}", verdict) for id, verdict in enumerate(verdicts)]
@@ -109,7 +109,7 @@ def forked():
 
 
 def many():
-    """Far more news at once than a browser has frames."""
+    """Far more updates than a browser has frames."""
     steps = [step(0, None, "0 ")]
     yield Update(0, (steps[0],), 0)
     for id in range(1, 300):
@@ -147,7 +147,6 @@ class Lab:
     )
 
     def __init__(self, gate=Path("/dev/null"), turn=lambda number: None):
-        """Turns are for who watches: in a browser."""
         self._gate, self._turn = gate, turn
 
     def offered(self):

@@ -1,7 +1,7 @@
-"""Everybody reaches everything: axe's rules in every state of the page, narrow and wide, light and
-dark; targets a finger can hit; marks that need no colour; a whole session without a mouse.
+"""Accessibility: axe's rules in every state of the page, wide and narrow, light and dark; the size
+of targets; marks that do not depend on colour; a whole session by keyboard.
 
-Pictures of every state are left in PLAYGROUND_SCREENSHOTS, where that names a folder.
+Screenshots of all states are written to the folder PLAYGROUND_SCREENSHOTS, if it is set.
 """
 
 import os
@@ -14,21 +14,21 @@ from tests.playground.ui.browsing import column, length, opened, running, text_o
 
 WIDTHS = {"wide": {"width": 1400, "height": 1000}, "phone": {"width": 390, "height": 844}}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-# Those that ask how something looks and where it lies: all others ask what it is.
+# The rules that depend on appearance and layout.
 LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size"]
 
-# What cannot be mended from here: the rule, where, and why.
+# Violations that cannot be fixed here: the rule, and where.
 EXCUSED = {
-    # Gradio's message folds when its head is pressed, and the head holds the button that closes it.
+    # A click on the head of Gradio's message folds it, and the head contains the close button.
     ("nested-interactive", ".toast-header"),
-    # The program's colours are darkened by a filter, which axe cannot see; measured below.
+    # The colours of the code are darkened by a filter, which axe ignores; measured below.
     ("color-contrast", ".cm-line"),
 }
 
 
 @pytest.fixture(scope="module")
 def folder():
-    """Where pictures go, or None: each takes a second."""
+    """The folder of screenshots, or None: each takes a second."""
     if not (asked := os.environ.get("PLAYGROUND_SCREENSHOTS")):
         return None
     place = Path(asked)
@@ -53,16 +53,16 @@ def tab(page, name):
 
 
 def drawn(page, figure):
-    """Wait until a figure's axes are there."""
+    """Wait until a figure is drawn."""
     page.wait_for_selector(f"#figure-{figure} .js-plotly-plot .main-svg >> nth=0", timeout=60_000)
 
 
-# Every state of the page, in an order that costs three short runs, and what is large last: axe
-# looks through all that is there, seen or not
+# All states of the page, with three short runs. Large ones come last: axe examines hidden parts
+# too.
 
 
 def states(page):
-    """Bring the page from state to state; gives the name of each."""
+    """Bring the page into each state; yields its name."""
     yield "empty"
     yield from _form_states(page)
     yield from _run_states(page)
@@ -131,14 +131,14 @@ def _tab_states(page):
     drawn(page, "watermark_length")
     yield "watermark"
     tab(page, "Explain")
-    page.get_by_role("button", name="Where a strategy weakens the mark").click()
+    page.get_by_role("button", name="How strategies weaken a watermark").click()
     page.locator("#weakening td").first.wait_for()
     yield "explain"
     tab(page, "Export")
     page.wait_for_selector("#code .cm-line >> nth=5")
     page.click("#make-link")
     page.wait_for_function("document.querySelector('#link :is(input, textarea)').value.length > 9")
-    page.get_by_role("button", name="Configurations").click()
+    page.get_by_role("button", name="Generation configs").click()
     page.wait_for_selector("#changes td")
     page.click("#save")
     page.wait_for_selector("#saved a[href]")
@@ -162,7 +162,7 @@ def _figure_states(page):
     yield "why"
 
 
-# What is asked of each state
+# The checks of each state
 
 SMALL = """() => [...document.querySelectorAll(
     'button, input, select, textarea, a[href], [role=option], [role=tab], [role=treeitem]'
@@ -180,7 +180,7 @@ SMALL = """() => [...document.querySelectorAll(
 
 
 def findings(page, rules):
-    """What axe finds, but for what is excused."""
+    """The violations that axe finds, apart from excused ones."""
     options = {"runOnly": rules, "resultTypes": ["violations"]}
     told = page.evaluate("options => axe.run(options).then(told => told.violations)", options)
     for violation in told:
@@ -193,7 +193,7 @@ def findings(page, rules):
 
 
 def calm(page):
-    """Nothing fades in or out: what is half there has half its contrast."""
+    """Wait for the end of animations: during a fade the contrast is lower."""
     page.wait_for_function(
         """() => !document.querySelector('#live del') && document.getAnimations().every(
             (each) => each.playState !== 'running' || each.effect.target.matches('.timer, .timer *')
@@ -201,13 +201,11 @@ def calm(page):
     )
 
 
-# Colours depend on the theme and places on the width, neither on the other: two walks see them all.
+# Colours depend on the theme and layout on the width: two walks cover both.
 @pytest.mark.parametrize(
     ("theme", "width", "rules"), [("light", "wide", RULES), ("dark", "phone", LOOKS)]
 )
-def test_every_state_can_be_perceived_and_hit_on_every_screen(
-    browser, address, folder, theme, width, rules
-):
+def test_all_states_pass_axe_and_have_large_targets(browser, address, folder, theme, width, rules):
     wrong = []
     size = WIDTHS[width]
     touch = {"has_touch": width == "phone"}
@@ -263,14 +261,14 @@ CONTRAST = """({ places, tints }) => {
 
 
 def faintest(page, places, tints=None):
-    """The least contrast of some texts with what lies under them, under each of some tints."""
+    """The lowest contrast of some texts with their background, for each tint."""
     told = page.evaluate(CONTRAST, {"places": places, "tints": tints})
     assert told, f"nothing is at {places}"
     return min(told)
 
 
 def forked(page):
-    """A run and a fork of it, so that every kind of token is there."""
+    """A run and a fork of it: all kinds of tokens."""
     length(page, 6)
     with running(page):
         pass
@@ -282,7 +280,7 @@ def forked(page):
 
 @pytest.fixture(scope="module", params=["light", "dark"])
 def themed(browser, address, request):
-    """The page in one of its themes, with every kind of token."""
+    """The page in a theme, with all kinds of tokens."""
     with opened(browser, address, f"?__theme={request.param}", lasting=True) as page:
         ready(page)
         assert page.evaluate("document.body.matches('.dark')") == (request.param == "dark")
@@ -291,7 +289,7 @@ def themed(browser, address, request):
         yield page
 
 
-def test_tokens_can_be_read_on_every_tint_of_every_channel(themed):
+def test_tokens_have_contrast_on_all_tints(themed):
     page = themed
     for channel in page.locator("#live-background option").evaluate_all(
         "all => all.map(option => option.value)"
@@ -310,35 +308,30 @@ def test_tokens_can_be_read_on_every_tint_of_every_channel(themed):
     assert ratio >= 3, f"{ratio:.2f} {which}"
 
 
-def test_the_program_can_be_read(themed):
+def test_the_code_has_contrast(themed):
     tab(themed, "Export")
-    # A program is coloured some time after it is there.
+    # Code is coloured some time after it appears.
     themed.wait_for_selector("#code .cm-line span >> nth=20")
     ratio, which = faintest(themed, "#code .cm-line span")
     assert ratio >= 4.5, f"{ratio:.2f} {which}"
 
 
-def test_marks_differ_without_their_colours(browser, address):
+def test_marks_differ_without_colour(themed):
+    page = themed
+    for channel in ("probability", "rank", "entropy", "surprisal", "green", "draft"):
+        page.select_option("#live-underline", channel)
+        samples = page.locator("#live .channel").nth(1).locator(".sample")
+        styles = samples.evaluate_all(
+            """all => all.map((sample) => {
+                const { textDecorationLine, textDecorationStyle } = getComputedStyle(sample);
+                return textDecorationLine === 'none' ? 'none' : textDecorationStyle;
+            })"""
+        )
+        assert len(styles) == len(set(styles)) >= 2, (channel, styles)
+
+
+def test_reduced_motion_switches_animations_off(browser, address):
     with opened(browser, address) as page:
-        ready(page)
-        length(page, 2)
-        with running(page):
-            pass
-        for channel in ("probability", "rank", "entropy", "surprisal", "green", "draft"):
-            page.select_option("#live-underline", channel)
-            samples = page.locator("#live .channel").nth(1).locator(".sample")
-            styles = samples.evaluate_all(
-                """all => all.map((sample) => {
-                    const { textDecorationLine, textDecorationStyle } = getComputedStyle(sample);
-                    return textDecorationLine === 'none' ? 'none' : textDecorationStyle;
-                })"""
-            )
-            assert len(styles) == len(set(styles)) >= 2, (channel, styles)
-
-
-@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
-def test_nothing_moves_for_who_wants_it_calm(browser, address, motion):
-    with opened(browser, address, reduced_motion=motion) as page:
         ready(page)
         length(page, 12)
         page.evaluate(
@@ -351,15 +344,17 @@ def test_nothing_moves_for_who_wants_it_calm(browser, address, motion):
                 };
             }"""
         )
-        with running(page):
-            pass
-        assert (page.evaluate("motions") == 0) == (motion == "reduce")
+        for motion in ("reduce", "no-preference"):
+            page.emulate_media(reduced_motion=motion)
+            page.evaluate("globalThis.motions = 0")
+            with running(page):
+                pass
+            assert (page.evaluate("motions") == 0) == (motion == "reduce")
 
 
-# Without a mouse
+# By keyboard
 
-# Whether the reader sees where the focus is when it has come to rest: a ring on the element, or on
-# what stands for it.
+# Whether the focus is visible once it has settled: a ring on the element, or on one around it.
 RING = """async () => {
     const complaint = () => {
         const at = document.activeElement;
@@ -376,7 +371,7 @@ RING = """async () => {
     return complaint();
 }"""
 
-# Counts the keys after which the focus is nowhere when the page could take the next one.
+# Counts the keys after which the focus is lost.
 LOSSES = """() => {
     globalThis.losses = 0;
     const look = () => { globalThis.losses += document.activeElement === document.body; };
@@ -385,7 +380,7 @@ LOSSES = """() => {
 
 
 def press(page, *keys):
-    """Press keys; the focus is somewhere after each, and can be seen."""
+    """Press keys; after each the focus must be visible."""
     for key in keys:
         before = page.evaluate("document.activeElement.outerHTML.slice(0, 160)")
         page.keyboard.press(key)
@@ -401,7 +396,7 @@ def at(page, what):
 
 
 def walk_to(page, what, words="", key="Tab"):
-    """Press Tab until the focus is on an element, as somebody without a mouse would."""
+    """Press Tab until an element has the focus."""
     for _ in range(120):
         press(page, key)
         there, text = at(page, what)
@@ -475,7 +470,7 @@ def _step_and_play(page):
     wait(lambda: at(page, "#live .transport")[0])
 
 
-def test_a_run_is_stopped_by_keyboard_and_the_focus_stays_in_sight(browser, address):
+def test_a_run_is_stopped_by_keyboard_and_the_focus_stays_visible(browser, address):
     with opened(browser, address) as page:
         ready(page)
         length(page, 120)
@@ -524,7 +519,7 @@ def test_a_text_is_forked_and_edited_by_keyboard(browser, address):
         wait(lambda: at(page, "#live .column:has(.badge)")[0])
 
 
-def test_what_lies_below_the_texts_is_reached_by_keyboard(browser, address):
+def test_the_tabs_are_used_by_keyboard(browser, address):
     with opened(browser, address) as page:
         ready(page)
         length(page, 5)
@@ -551,7 +546,7 @@ def test_what_lies_below_the_texts_is_reached_by_keyboard(browser, address):
         assert saved.value.suggested_filename == "traces.json"
 
 
-def test_cards_are_moved_doubled_and_removed_by_keyboard(browser, address):
+def test_cards_are_moved_duplicated_and_removed_by_keyboard(browser, address):
     with opened(browser, address) as page:
         ready(page)
         pickers = page.locator(".card .card-head input")

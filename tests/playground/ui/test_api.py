@@ -1,4 +1,4 @@
-"""What other programs ask for: a real server, asked by Gradio's client and by an MCP client."""
+"""The HTTP API and the MCP tools, called by Gradio's client and by an MCP client."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ MARKED = {"greenlist_ratio": 0.4, "bias": 8.0, "hashing_key": 7}
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """What the server writes down."""
+    """The server's log."""
     return tmp_path_factory.mktemp("api") / "server.log"
 
 
@@ -66,7 +66,7 @@ def told(trace):
     return json.loads(timeless, parse_float=number), numbers
 
 
-def test_the_api_page_lists_the_three_with_words_for_every_argument(address):
+def test_the_api_page_describes_all_endpoints_and_arguments(address):
     info = httpx.get(f"{address}gradio_api/info").json()
     assert list(info["named_endpoints"]) == ["/compare", "/stream", "/detect"]
     assert info["unnamed_endpoints"] == {}
@@ -83,7 +83,7 @@ def test_the_api_page_lists_the_three_with_words_for_every_argument(address):
     assert needed == ["prompt", "runs"]
 
 
-def test_a_comparison_from_outside_is_the_one_python_gives(client, embedded):
+def test_compare_gives_the_same_results_as_python(client, embedded):
     choices = [tuple(run) if isinstance(run, list) else run for run in RUNS]
     expected = embedded.compare(FOX, choices, **SHORT)
     short = client.predict(FOX, RUNS, SHORT, api_name="/compare")
@@ -108,7 +108,7 @@ def test_a_comparison_from_outside_is_the_one_python_gives(client, embedded):
         assert numbers == pytest.approx(their, rel=1e-3, abs=1e-6)
 
 
-def test_a_message_is_answered_in_the_chat_template(client, embedded):
+def test_chat_applies_the_chat_template(client, embedded):
     [expected] = embedded.compare(
         [{"role": "user", "content": "Say hi"}], ["greedy"], max_new_tokens=4
     )
@@ -118,7 +118,7 @@ def test_a_message_is_answered_in_the_chat_template(client, embedded):
     assert found["text"] == expected.text
 
 
-def test_a_stream_tells_every_run_as_it_stands_and_ends_as_the_comparison(client, embedded):
+def test_a_stream_shows_all_runs_and_ends_like_compare(client, embedded):
     screens = list(client.submit(FOX, RUNS, {"max_new_tokens": 40}, api_name="/stream"))
     assert len(screens) > 2
     assert all([one["run"] for one in screen] == [0, 1] for screen in screens)
@@ -141,7 +141,7 @@ def test_cancelling_a_stream_stops_its_runs(client, log):
     wait(lambda: open_streams(log) == 0, seconds=10)
 
 
-def test_a_caller_who_hangs_up_stops_its_runs(address, log):
+def test_closing_the_connection_stops_the_runs(address, log):
     asked = {"prompt": FOX, "runs": ["greedy"], "settings": {"max_new_tokens": 800}}
     ticket = httpx.post(f"{address}gradio_api/call/v2/stream", json=asked).json()["event_id"]
     with httpx.stream("GET", f"{address}gradio_api/call/stream/{ticket}") as answer:
@@ -150,7 +150,7 @@ def test_a_caller_who_hangs_up_stops_its_runs(address, log):
     wait(lambda: open_streams(log) == 0, seconds=20)
 
 
-def test_a_watermark_is_found_where_it_was_written(client, embedded):
+def test_detect_finds_the_watermark(client, embedded):
     settings = {"max_new_tokens": 60, "watermarking_config": MARKED}
     marked, plain = (
         client.predict(FOX, ["sample"], given, api_name="/compare")[0]["text"]
@@ -198,7 +198,7 @@ def test_a_watermark_is_found_where_it_was_written(client, embedded):
     ],
 )
 @pytest.mark.parametrize("name", ["/compare", "/stream"])
-def test_what_a_caller_got_wrong_comes_back_in_words(client, name, words, more, expected):
+def test_invalid_arguments_are_rejected_with_a_message(client, name, words, more, expected):
     assert expected in refusal(client, *words, **more, api_name=name)
 
 
@@ -221,16 +221,16 @@ def test_what_a_caller_got_wrong_comes_back_in_words(client, name, words, more, 
         (("fox " * Limits().prompt_characters,), {}, "characters; at most 20000 are allowed"),
     ],
 )
-def test_no_watermark_is_looked_for_without_sense(client, words, more, expected):
+def test_invalid_arguments_of_detect_are_rejected_with_a_message(client, words, more, expected):
     assert expected in refusal(client, *words, **more, api_name="/detect")
 
 
-def test_a_scheme_left_empty_is_the_usual_one(client):
+def test_an_empty_scheme_is_the_default(client):
     assert client.predict(FOX, None, api_name="/detect")["scheme"] == "lefthash"
 
 
 def asked(address, *calls):
-    """What an MCP client is told of the tools, and what it gets when it calls them."""
+    """The tools that an MCP client sees, and the results of calling them."""
 
     async def ask():
         async with (
@@ -244,7 +244,7 @@ def asked(address, *calls):
     return asyncio.run(ask())
 
 
-def test_mcp_offers_the_three_tools_with_words_for_every_argument(address):
+def test_mcp_describes_all_tools_and_arguments(address):
     tools, _ = asked(address)
     assert [tool.name for tool in tools] == ["compare", "stream", "detect"]
     for tool in tools:
@@ -258,7 +258,7 @@ def test_mcp_offers_the_three_tools_with_words_for_every_argument(address):
     ]
 
 
-def test_mcp_tools_answer_in_json_and_refuse_in_words(address, client):
+def test_mcp_tools_return_json_and_report_errors(address, client):
     given = {"prompt": FOX, "runs": RUNS, "settings": SHORT}
     wrong = {"prompt": FOX, "runs": ["gredy"]}
     _, answers = asked(
@@ -279,7 +279,7 @@ def test_mcp_tools_answer_in_json_and_refuse_in_words(address, client):
     assert "did you mean 'greedy'?" in refused.content[0].text
 
 
-def test_the_readmes_examples_run_as_written(address, capsys):
+def test_the_examples_of_the_readme_run_as_written(address, capsys):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.split("## From another program\n")[1].split("\n## ")[0]
     section = section.replace("http://127.0.0.1:7860", address.rstrip("/"))
@@ -291,7 +291,7 @@ def test_the_readmes_examples_run_as_written(address, capsys):
     assert config["mcpServers"]["playground"]["url"] == f"{address}gradio_api/mcp/"
 
 
-def test_nothing_but_this_machine_is_ever_asked(address, client, log):
+def test_the_server_connects_only_to_this_machine(address, client, log):
     asked(address, ("detect", {"text": FOX}))
     hosts = {line.split()[1] for line in log.read_text().splitlines() if "asked: " in line}
     assert hosts, "MCP asks the server itself"

@@ -1,4 +1,4 @@
-"""How the page survives trouble: reloads, lost connections, servers that go, models that fail."""
+"""Reloads, lost connections, restarted servers, and models that cannot be loaded."""
 
 import socket
 import threading
@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(folder):
-    """A server that keeps one comparison, and offers a model that is not there."""
+    """A server that stores one comparison, and offers a model that does not exist."""
     models = f"stories15m,{folder / 'nothing'}"
     options = ["--boards", "1", "--models", models, "--max-new-tokens", LONG]
     with served(["app.py", "--port", "{port}", *options], folder / "log") as address:
@@ -57,7 +57,7 @@ def texts(page):
 
 
 def kept(page, prompt):
-    """Wait until the browser has kept the form with this prompt."""
+    """Enter a prompt and wait until the browser has stored the form."""
     state = "JSON.parse(sessionStorage.getItem('decoding-playground') ?? '{}').state"
     before = page.evaluate(state)
     page.fill("#prompt textarea", prompt)
@@ -70,10 +70,10 @@ def shows(page, words):
     )
 
 
-# Coming back
+# Reloads
 
 
-def test_a_reload_brings_back_columns_colours_form_and_tab(page):
+def test_a_reload_restores_columns_colours_form_and_tab(page):
     kept(page, "My garden has")
     with running(page):
         pass
@@ -92,7 +92,7 @@ def test_a_reload_brings_back_columns_colours_form_and_tab(page):
     assert " also" in text_of(page, 1)
 
 
-def test_columns_the_server_has_forgotten_are_gone_and_the_form_is_not(browser, address, page):
+def test_the_form_is_restored_if_the_server_has_dropped_the_columns(browser, address, page):
     kept(page, "A forgotten run")
     with running(page):
         pass
@@ -110,7 +110,7 @@ def test_columns_the_server_has_forgotten_are_gone_and_the_form_is_not(browser, 
     assert len(texts(page)) == 3
 
 
-def test_a_reload_in_the_middle_of_a_run_ends_it_and_keeps_what_it_wrote(page):
+def test_a_reload_during_a_run_stops_it_and_keeps_the_text(page):
     length(page, LONG)
     page.click("#run")
     page.wait_for_selector("#live .token >> nth=8")
@@ -125,7 +125,7 @@ def test_a_reload_in_the_middle_of_a_run_ends_it_and_keeps_what_it_wrote(page):
     assert states(page) == ["done"] * 3
 
 
-def test_a_paused_run_is_ended_when_its_visitor_leaves(browser, address, page):
+def test_leaving_the_page_stops_a_paused_run(browser, address, page):
     with opened(browser, address) as other:
         ready(other)
         length(other, LONG)
@@ -133,7 +133,7 @@ def test_a_paused_run_is_ended_when_its_visitor_leaves(browser, address, page):
         other.wait_for_selector("#live .token")
         feed = stored(other, "feed")
     with over(page):
-        # Whoever has the board's name sees what became of it.
+        # The id of the feed is enough to see the comparison.
         page.evaluate(
             """feed => sessionStorage.setItem('decoding-playground', JSON.stringify({ feed }))""",
             feed,
@@ -146,7 +146,7 @@ def test_a_paused_run_is_ended_when_its_visitor_leaves(browser, address, page):
 
 
 class Cable:
-    """What runs between browser and server, and can be cut: a port of its own."""
+    """A proxy between browser and server whose connections can be cut."""
 
     def __init__(self, port):
         self._port, self._ends, self._whole = port, set(), True
@@ -174,7 +174,7 @@ class Cable:
                 return
             try:
                 far = socket.create_connection(("127.0.0.1", self._port))
-            except OSError:  # nobody is there yet
+            except OSError:  # no server yet
                 self._close(near)
                 continue
             self._ends |= {near, far}
@@ -203,7 +203,7 @@ class Cable:
 
 @contextmanager
 def wired(browser, address):
-    """A page whose cable can be cut; what the browser says about that is no complaint."""
+    """A page behind a `Cable`; errors in the console are allowed."""
     cable = Cable(int(address.rsplit(":", 1)[1].strip("/")))
     try:
         with visiting(browser) as page:
@@ -214,7 +214,7 @@ def wired(browser, address):
         cable.close()
 
 
-def test_a_run_whose_connection_is_lost_is_told_of_and_the_page_comes_back(browser, address):
+def test_a_lost_connection_is_reported_and_the_page_recovers(browser, address):
     with wired(browser, address) as (page, cable):
         kept(page, "The connection was")
         length(page, LONG)
@@ -235,23 +235,33 @@ def test_a_run_whose_connection_is_lost_is_told_of_and_the_page_comes_back(brows
         assert states(page) == ["done"] * 3
 
 
-def test_a_page_that_outlives_its_server_says_so_and_works_again_after_a_reload(browser, folder):
+def pending_results(page):
+    """The open streams of results, updated as they are opened and closed."""
+    pending = set()
+    page.on("request", lambda request: "queue/data" in request.url and pending.add(request))
+    for event in ("requestfinished", "requestfailed"):
+        page.on(event, pending.discard)
+    return pending
+
+
+def test_a_restarted_server_is_reported_and_a_reload_restores_the_page(browser, folder):
     where = folder / "tiny"
     tiny("llama").module.save_pretrained(where)
     tiny("llama").tokenizer.save_pretrained(where)
     command = ["app.py", "--port", "{port}", "--model", where]
     with served(command, folder / "first") as address, wired(browser, address) as (page, cable):
+        pending = pending_results(page)
         kept(page, "Two servers")
         length(page, 3)
         with running(page):
             pass
         before = texts(page)
-        page.wait_for_timeout(2_500)  # until nothing is on its way
+        wait(lambda: not pending)
         cable.cut()
         with served(command, folder / "second") as other:
             cable._port = int(other.rsplit(":", 1)[1].strip("/"))
             cable.mend()
-            assert texts(page) == before  # nobody who only reads is disturbed
+            assert texts(page) == before  # reading is not disturbed
             page.click("#run")
             shows(page, "The server restarted. Reload this page to continue")
             assert texts(page) == before
@@ -267,13 +277,13 @@ def test_a_page_that_outlives_its_server_says_so_and_works_again_after_a_reload(
 
 
 def choose_model(page, name):
-    """Choose a model and wait until it is there, or cannot be."""
+    """Choose a model; waits until Run is disabled."""
     page.click("#model input")
     page.get_by_role("option", name=name).click()
     page.wait_for_selector("#run[disabled]")
 
 
-def test_another_model_runs_the_same_cards_and_old_columns_keep_theirs(page, lab):
+def test_another_model_runs_the_same_cards_and_old_columns_keep_their_model(page, lab):
     page.fill("#card-2-temperature input", "0.5")
     with running(page):
         pass
@@ -300,7 +310,7 @@ def test_another_model_runs_the_same_cards_and_old_columns_keep_theirs(page, lab
     assert texts(page) == first
 
 
-def test_a_model_that_cannot_be_loaded_says_so_and_the_old_one_can_be_had_again(page):
+def test_a_model_that_cannot_be_loaded_is_reported_and_the_old_one_can_be_chosen_again(page):
     choose_model(page, "nothing")
     page.wait_for_selector("#loading >> text=could not be loaded: cannot find model")
     page.wait_for_selector("#run[disabled]")

@@ -1,4 +1,4 @@
-"""Controls, cards and the deck: what a form shows becomes settings by name, and nothing is lost."""
+"""Controls and cards: what a form shows becomes settings by name."""
 
 import asyncio
 import copy
@@ -9,6 +9,7 @@ import pytest
 from gradio.context import LocalContext
 
 import app
+from benchmarks.scripted import Lab as ScriptedLab
 from engine.errors import PlaygroundError
 from engine.settings import SHARED, Limits, Setting, check
 from playground import Playground
@@ -16,6 +17,7 @@ from playground.ui.compare import cards
 from playground.ui.compare.cards import CardList
 from playground.ui.compare.presets import PRESETS
 from playground.ui.page import build
+from playground.ui.shared import model_picker
 from playground.ui.shared.controls import control, given, read, shown
 from playground.ui.shared.model_loading import Labs
 from strategies import find, registered
@@ -35,7 +37,7 @@ def setting(kind, default=None, **bounds):
 
 @pytest.fixture
 def lab():
-    """What cards ask a lab for: every strategy's defaults, some of them the model's own."""
+    """A lab with the defaults of all strategies, some of them the model's."""
     usual = {"temperature": 1.0, "top_k": 50, "top_p": 1.0, "length_penalty": 1.0}
 
     def defaults(id):
@@ -48,7 +50,7 @@ def lab():
 
 
 def on_a_page(draw):
-    """What ``draw`` gives on a page of its own; Gradio leaves event loops open where none runs."""
+    """The result of ``draw`` on a page; without a running event loop Gradio leaves one open."""
 
     async def drawn():
         with gr.Blocks():
@@ -62,8 +64,8 @@ def on_a_page(draw):
     [
         (setting(int, 5, low=1, limit="rows"), 5, gr.Slider),
         (setting(float, low=0.0, high=1.0), 0.9, gr.Slider),
-        (setting(float, low=0.0, high=1.0), None, gr.Textbox),  # nothing to put a slider at
-        (setting(float, 1.0, low=0.0, high=100.0), 1.0, gr.Textbox),  # too wide to aim
+        (setting(float, low=0.0, high=1.0), None, gr.Textbox),  # no position for a slider
+        (setting(float, 1.0, low=0.0, high=100.0), 1.0, gr.Textbox),  # too wide for a slider
         (setting(float, 1.0, low=0.0), 1.0, gr.Textbox),
         (setting(object, choices=(False, True, "never")), False, gr.Dropdown),
         (setting(bool), None, gr.Dropdown),
@@ -72,17 +74,17 @@ def on_a_page(draw):
         (setting(object), None, gr.Textbox),
     ],
 )
-def test_each_kind_of_setting_has_its_control(declared, default, kind):
+def test_the_control_depends_on_the_kind_of_setting(declared, default, kind):
     assert type(control(declared, None, default, LIMITS)) is kind
 
 
-def test_a_slider_ends_at_the_servers_limit_and_starts_no_higher():
+def test_a_slider_is_bounded_by_the_servers_limit():
     slider = control(setting(int, 5, low=1, limit="rows"), None, 5, Limits(rows=3))
     assert (slider.minimum, slider.maximum, slider.value) == (1, 3, 3)
 
 
 @pytest.mark.parametrize("declared", EVERY, ids=lambda declared: declared.name)
-def test_every_declared_setting_has_a_control_with_its_name_and_help(declared):
+def test_each_setting_has_a_control_with_its_name_and_help(declared):
     drawn = control(declared, None, declared.default, LIMITS)
     assert drawn.label == declared.name
     assert drawn.info.startswith(declared.help)
@@ -108,18 +110,18 @@ def test_every_declared_setting_has_a_control_with_its_name_and_help(declared):
         (setting(object), 42),
     ],
 )
-def test_what_a_control_shows_reads_back_as_the_value(declared, value):
+def test_a_shown_value_is_read_back(declared, value):
     given = read(declared, shown(declared, value))
     assert given == value
     assert type(given) is type(value)
 
 
 @pytest.mark.parametrize("declared", EVERY, ids=lambda declared: declared.name)
-def test_an_untouched_control_gives_nothing(declared):
+def test_an_unchanged_control_sets_nothing(declared):
     assert given({"x": declared}, {"x": shown(declared, None)}, {}) == {}
 
 
-def test_the_default_is_not_given_again():
+def test_a_default_is_not_set_again():
     known = find("sample").own_settings
     values = {"temperature": 1.0, "top_p": 0.9}
     assert given(known, values, {"temperature": 1.0, "top_p": 1.0}) == {"top_p": 0.9}
@@ -137,17 +139,17 @@ def test_the_default_is_not_given_again():
         ("<img src=x>", "<img src=x>"),
     ],
 )
-def test_free_values_are_json_or_words_between_commas(text, value):
+def test_free_values_are_json_or_words_separated_by_commas(text, value):
     assert read(setting(object), text) == value
 
 
 @pytest.mark.parametrize("text", ['{"fox": ', "[1, 2", '"fox', "[" * 100_000])
-def test_broken_json_is_refused_with_the_settings_name(text):
+def test_invalid_json_is_rejected_with_the_settings_name(text):
     with pytest.raises(PlaygroundError, match="name looks like JSON"):
         read(setting(object), text)
 
 
-def test_a_number_that_is_not_whole_reaches_the_lab_which_says_so():
+def test_a_fraction_for_a_whole_number_is_rejected_by_the_lab():
     beams = find("beam_search").own_settings
     settings = given(beams, {"num_beams": 2.5}, {"num_beams": 5})
     with pytest.raises(PlaygroundError, match=r"num_beams is 2\.5; it must be a whole number"):
@@ -171,14 +173,14 @@ def test_a_number_is_read_from_a_slider_or_from_text(kind, shown, value):
     assert repr(read(setting(kind), shown)) == value
 
 
-def test_text_that_is_no_number_reaches_the_lab_which_says_so():
+def test_text_for_a_number_is_rejected_by_the_lab():
     known = find("sample").own_settings
     settings = given(known, {"temperature": "warm"}, {"temperature": 1.0})
     with pytest.raises(PlaygroundError, match="temperature is 'warm'; it must be a number"):
         check(settings, known, LIMITS, "sample")
 
 
-def test_the_deck_keeps_what_controls_show_when_cards_come_and_go():
+def test_cards_keep_their_values_when_others_are_added_and_removed():
     deck = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
     deck = deck.set_values({1: {"temperature": 0.7, "top_k": None}}).add("greedy").remove(0)
     assert [(card.key, card.strategy, card.values) for card in deck.cards] == [
@@ -188,14 +190,14 @@ def test_the_deck_keeps_what_controls_show_when_cards_come_and_go():
     assert hash(deck) != hash(deck.remove(2))
 
 
-def test_a_key_is_never_used_twice():
+def test_a_card_key_is_never_reused():
     deck = CardList().add("greedy").remove(0).add("greedy")
     assert [card.key for card in deck.cards] == [1]
     assert [card.key for card in deck.replaced((("greedy", {}),)).cards] == [2]
 
 
 def drawn(deck, lab):
-    """The deck on a page, and what its controls show, as an event would deliver it."""
+    """The cards on a page, and the values of their controls as an event delivers them."""
     row = on_a_page(lambda: cards.build_cards(deck, lab, LIMITS))
     fields = [field for card in row for field in card.controls.values()]
     return row, {field: field.value for field in fields}
@@ -219,26 +221,26 @@ def test_cards_show_their_values_and_the_models_defaults(lab):
         ("universal_speculative", ["assistant_model", "do_sample", "num_assistant_tokens"]),
     ],
 )
-def test_a_card_begins_with_what_makes_its_strategy_what_it_is(lab, strategy, first):
+def test_a_card_lists_the_strategys_own_settings_first(lab, strategy, first):
     [card], _ = drawn(CardList().add(strategy), lab)
     assert list(card.controls)[:3] == first
 
 
 @pytest.mark.parametrize("strategy", registered())
-def test_a_card_has_every_setting_a_form_can_carry(lab, strategy):
+def test_a_card_has_all_settings_with_controls(lab, strategy):
     [card], _ = drawn(CardList().add(strategy), lab)
     own = find(strategy).own_settings
     assert set(card.controls) == {name for name in own if not own[name].python_only}
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_code_of_ones_own_is_offered_where_it_is_allowed(allowed):
+def test_the_custom_strategy_is_offered_if_it_is_allowed(allowed):
     lab = Playground(tiny("llama"), allow_custom=allowed)
     [card], _ = drawn(CardList().add("greedy"), lab)
     assert ("custom" in [id for _, id in card.strategy.choices]) == allowed
 
 
-def test_visitors_may_run_code_of_their_own_only_if_the_server_was_started_so(monkeypatch):
+def test_allow_custom_is_off_by_default(monkeypatch):
     def start(*_, allow_custom, **__):
         return SimpleNamespace(model=SimpleNamespace(name="toy"), allows=allow_custom)
 
@@ -250,7 +252,7 @@ def test_visitors_may_run_code_of_their_own_only_if_the_server_was_started_so(mo
     assert (usual.allows, allowing.allows) == (False, True)
 
 
-def test_only_what_was_changed_is_asked_for(lab):
+def test_a_run_gets_only_changed_settings(lab):
     deck = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
     row, values = drawn(deck, lab)
     values[row[1].controls["top_p"]] = 0.9
@@ -261,7 +263,7 @@ def test_only_what_was_changed_is_asked_for(lab):
     ]
 
 
-def test_another_strategy_keeps_the_settings_they_share_but_not_their_defaults(lab):
+def test_changing_the_strategy_keeps_common_settings_but_not_defaults(lab):
     deck = CardList().add("sample", {"temperature": 0.5})
     row, values = drawn(deck, lab)
     switched = cards.read_cards(deck, row, values, lab).set_strategy(0, "beam_sample")
@@ -269,14 +271,14 @@ def test_another_strategy_keeps_the_settings_they_share_but_not_their_defaults(l
     assert switched.cards[0].values["top_k"] is None
 
 
-def test_a_heading_tells_the_settings_in_sight_and_those_given(lab):
+def test_a_heading_lists_the_first_settings_and_those_given(lab):
     name, settings = cards.heading("beam_search", {"early_stopping": True}, lab)
     assert name == "beam search"
     assert settings == "num_beams 5 · length_penalty 1.0 · early_stopping true"
     assert cards.heading("greedy", {}, lab)[1] == "no settings"
 
 
-def test_cards_are_duplicated_beside_themselves_and_moved_no_further_than_the_ends():
+def test_cards_are_duplicated_and_moved():
     deck = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5}), ("dola", {})))
     twice = deck.duplicate(1)
     assert [card.strategy for card in twice.cards] == ["greedy", "sample", "sample", "dola"]
@@ -291,7 +293,7 @@ def test_cards_are_duplicated_beside_themselves_and_moved_no_further_than_the_en
     assert order(deck.move(0, -1)) == order(deck.move(2, 1)) == [0, 1, 2]
 
 
-def test_a_card_may_have_a_setting_for_every_strategy_to_itself(lab):
+def test_a_card_can_override_a_shared_setting(lab):
     deck = CardList().replaced((("sample", {}), ("sample", {"repetition_penalty": "1.3"})))
     row, values = drawn(deck, lab)
     assert "repetition_penalty" not in row[0].controls
@@ -303,30 +305,30 @@ def test_a_card_may_have_a_setting_for_every_strategy_to_itself(lab):
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.title)
-def test_every_preset_asks_for_something_the_lab_would_run(lab, preset):
+def test_the_settings_of_each_preset_are_valid(lab, preset):
     assert len(preset.cards) <= LIMITS.strategies
     for id, settings in cards.choices(CardList().replaced(preset.cards), lab):
         check(settings, find(id).settings, LIMITS, id)
 
 
-def test_settings_that_matter_only_with_another_are_seen_only_then(lab):
+def test_settings_that_need_another_one_are_shown_with_it(lab):
     [drawing], _ = drawn(CardList().add("prompt_lookup", {"do_sample": True}), lab)
     [plain], _ = drawn(CardList().add("prompt_lookup"), lab)
     [sampling], _ = drawn(CardList().add("sample"), lab)
     assert drawing.conditional["do_sample"].visible and not plain.conditional["do_sample"].visible
-    assert sampling.conditional == {}  # it always draws
-    assert set(plain.controls) == set(drawing.controls)  # what is hidden keeps its value
+    assert sampling.conditional == {}  # it always samples
+    assert set(plain.controls) == set(drawing.controls)  # hidden controls keep their values
 
 
 @pytest.mark.parametrize(("typed", "shows"), [("7", 7), ("500", LIMITS.rows), ("many", 4), ("", 4)])
-def test_what_was_typed_for_one_strategy_fits_the_slider_of_another(lab, typed, shows):
+def test_text_of_one_strategy_fits_the_slider_of_another(lab, typed, shows):
     deck = CardList().add("sample", {"top_k": typed}).set_strategy(0, "contrastive_search")
     [card], _ = drawn(deck, lab)
     assert card.controls["top_k"].value == shows
 
 
 class Growing(dict):
-    """A visitor's components, to which another event adds while they are looked through."""
+    """A visitor's components, to which another event adds while they are iterated over."""
 
     def values(self):
         for value in super().values():
@@ -334,14 +336,28 @@ class Growing(dict):
             yield value
 
 
-def test_cards_are_drawn_while_another_event_of_the_visitor_adds_components():
-    async def drawn():
-        page = build(Labs(["toy"], lambda name: Lab()), LIMITS)
-        [drawing] = [event for event in page.fns.values() if event.renderable]
+def rendered(lab):
+    """The element ids of the cards that the page renders for a lab."""
+
+    async def render():
+        page = build(Labs(["toy"], lambda name: lab), LIMITS)
+        [rendering] = [event for event in page.fns.values() if event.renderable]
         config = copy.copy(page.default_config)
         config.blocks = Growing(config.blocks)
         LocalContext.blocks_config.set(config)
-        drawing.fn(CardList().add("greedy"), "toy", None, 1)
-        return config.get_config(drawing.renderable)["components"]
+        rendering.fn(CardList().add("greedy"), "toy", None, 1)
+        return config.get_config(rendering.renderable)["components"]
 
-    assert "card-0-remove" in {each["props"].get("elem_id") for each in asyncio.run(drawn())}
+    return {each["props"].get("elem_id") for each in asyncio.run(render())}
+
+
+def test_cards_are_rendered_while_another_event_of_the_visitor_adds_components():
+    assert "card-0-remove" in rendered(Lab())
+
+
+def test_the_lab_of_the_benchmark_works_on_the_page():
+    lab = ScriptedLab()
+    assert "card-0-remove" in rendered(lab)
+    labs = Labs(["scripted"], lambda name: lab)
+    labs.lab("scripted")
+    assert model_picker._state("scripted", labs).loaded == "scripted"

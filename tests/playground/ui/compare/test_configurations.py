@@ -1,4 +1,4 @@
-"""Configurations on the page: what cards change, saved to files, and files that become cards."""
+"""Generation configs: what cards change, saved to files and loaded."""
 
 import json
 
@@ -39,7 +39,7 @@ def saved(config, folder, name="config.json"):
 
 
 @pytest.mark.parametrize("strategy", registered())
-def test_a_card_comes_back_from_its_file_or_it_is_said_that_it_does_not(lab, tmp_path, strategy):
+def test_a_card_is_restored_from_its_file_or_a_warning_says_why_not(lab, tmp_path, strategy):
     deck = CardList().add(strategy)
     shared = {"max_new_tokens": 7, "repetition_penalty": 1.3, "stop_strings": "a, b"}
     files, words = to_files(deck.cards, shared, "mine", lab)
@@ -55,14 +55,14 @@ def test_a_card_comes_back_from_its_file_or_it_is_said_that_it_does_not(lab, tmp
     assert loaded.warnings == ()
 
 
-def test_settings_of_a_card_come_back_from_its_file(lab, tmp_path):
+def test_the_settings_of_a_card_are_restored(lab, tmp_path):
     deck = CardList().add("sample", {"temperature": 0.5, "top_k": 7, "num_return_sequences": 2})
     files, _ = to_files(deck.cards, {}, "mine", lab)
     [loaded] = load([saved(files["mine.json"], tmp_path)], lab)
     assert choices(CardList().replaced((loaded.card,)), lab) == choices(deck, lab)
 
 
-def test_a_watermark_comes_back_as_the_fields_it_has(lab, tmp_path):
+def test_a_watermark_is_restored_with_its_fields(lab, tmp_path):
     watermark = {"greenlist_ratio": 0.25, "bias": 2.0}
     files, _ = to_files(
         CardList().add("greedy").cards, {"watermarking_config": watermark}, "m", lab
@@ -71,7 +71,7 @@ def test_a_watermark_comes_back_as_the_fields_it_has(lab, tmp_path):
     assert loaded.shared["watermarking_config"].items() >= watermark.items()
 
 
-def test_cards_of_one_strategy_get_files_of_their_own(lab):
+def test_cards_with_the_same_strategy_get_separate_files(lab):
     cards = CardList().add("greedy").add("sample").add("greedy").cards
     files, _ = to_files(cards, {}, "a/b", lab)
     assert list(files) == ["a-b-greedy.json", "a-b-sample.json", "a-b-greedy-2.json"]
@@ -88,11 +88,11 @@ def test_cards_of_one_strategy_get_files_of_their_own(lab):
         ("x" * 300, "x" * 40),
     ],
 )
-def test_any_name_becomes_a_files_name(wish, name):
+def test_any_text_becomes_a_valid_file_name(wish, name):
     assert file_name(wish) == name
 
 
-def test_what_only_repeats_what_holds_anyway_is_told_apart(lab):
+def test_a_field_set_to_its_default_is_marked_as_unchanged(lab):
     [card] = CardList().add("sample", {"temperature": 0.5}).cards
     rows = {row["field"]: row for row in changes(card, {}, lab)["rows"]}
     assert rows["temperature"] == {
@@ -120,7 +120,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_refused_in_words_that_name_it(lab, tmp_path, name):
+def test_an_invalid_file_is_rejected_by_name(lab, tmp_path, name):
     content, words = BAD[name]
     path = tmp_path / "mine.json"
     path.write_bytes(content)
@@ -129,20 +129,20 @@ def test_a_bad_file_is_refused_in_words_that_name_it(lab, tmp_path, name):
     assert "mine.json" in str(told.value)
 
 
-def test_more_files_than_strategies_may_run_are_refused(tmp_path):
+def test_too_many_files_are_rejected(tmp_path):
     lab = Playground(tiny("llama"), limits=Limits(strategies=2))
     with pytest.raises(PlaygroundError, match="3 files; a comparison has at most 2 strategies"):
         load([saved({}, tmp_path)] * 3, lab)
 
 
-def test_what_the_page_has_no_place_for_is_named(lab, tmp_path):
+def test_fields_without_a_control_are_reported(lab, tmp_path):
     [loaded] = load([saved({"max_length": 30, "top_p": 0.5, "pad_token_id": 0}, tmp_path)], lab)
     assert loaded.warnings == (
         "config.json: ignored, because greedy has no control for it: max_length, top_p",
     )
 
 
-def test_shared_settings_are_taken_where_all_files_agree(lab, tmp_path):
+def test_shared_settings_are_used_if_all_files_agree(lab, tmp_path):
     both = {"max_new_tokens": 9, "no_repeat_ngram_size": 2}
     one = saved({**both, "repetition_penalty": 1.2}, tmp_path, "one.json")
     two = saved({**both, "num_beams": 2}, tmp_path, "two.json")
@@ -156,12 +156,12 @@ def test_shared_settings_are_taken_where_all_files_agree(lab, tmp_path):
     assert "max_new_tokens" not in common_settings(load([saved({}, tmp_path)], lab))[0]
 
 
-# In a browser
+# On the page
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """The real server on a model small enough to be there at once."""
+    """The app on a tiny model."""
     folder = tmp_path_factory.mktemp("tiny")
     model = tiny("llama")
     model.module.save_pretrained(folder)
@@ -182,7 +182,7 @@ def page(browser, address):
 
 
 def table(page, place):
-    """What a card's table says this run has, by field."""
+    """The values in a card's table, by field."""
     section = page.locator("#changes section").nth(place)
     fields = section.locator("tbody th").all_inner_texts()
     values = section.locator("tbody td:last-child").all_inner_texts()
@@ -200,12 +200,12 @@ def upload(page, *paths):
 
 
 def warning(page, words):
-    """Wait for a message with these words, then put all messages away."""
+    """Wait for a message with this text, then close all messages."""
     page.wait_for_selector(f".toast-body >> text={words}")
     page.evaluate("document.querySelectorAll('.toast-close').forEach(button => button.click())")
 
 
-def test_the_section_shows_what_the_model_has_and_what_every_card_changes(page, lab):
+def test_the_section_shows_the_models_config_and_what_each_card_changes(page, lab):
     own = lab.model.module.generation_config
     assert json.loads(page.inner_text("#changes pre"))["eos_token_id"] == own.eos_token_id
     assert page.locator("#changes h4").all_inner_texts()[1:] == [
@@ -226,12 +226,12 @@ def test_the_section_shows_what_the_model_has_and_what_every_card_changes(page, 
     assert table(page, 0)["max_new_tokens"] == "3"
 
 
-def test_what_cannot_be_written_says_so_and_no_text_is_markup(page):
+def test_a_card_without_a_config_says_why_and_text_is_not_html(page):
     page.locator(".card").nth(0).get_by_role("combobox").first.click()
     page.get_by_role("option", name="custom").click()
     page.wait_for_selector("#changes >> text=1. custom")
     page.wait_for_selector("#card-0-custom_generate textarea")
-    page.wait_for_timeout(2000)  # until the cards are drawn to the end
+    page.wait_for_selector("#run:not([disabled])")
     page.fill("#card-0-custom_generate textarea", "<b>folder</b>")
     page.click("#look")
     page.wait_for_selector("#changes .refused >> text=it has no field for custom_generate")
@@ -248,7 +248,7 @@ def test_what_cannot_be_written_says_so_and_no_text_is_markup(page):
     assert page.locator("#changes img").count() == 0
 
 
-def test_saved_files_load_in_transformers_and_on_the_page(page, lab, tmp_path):
+def test_saved_files_can_be_loaded_by_transformers_and_on_the_page(page, lab, tmp_path):
     page.fill("#card-2-temperature input", "0.3")
     page.fill("#save-as textarea, #save-as input", "my <b>run")
     page.click("#save")
@@ -275,15 +275,15 @@ def test_saved_files_load_in_transformers_and_on_the_page(page, lab, tmp_path):
     assert page.input_value(f"#{key} input") == "0.3"
 
 
-def test_files_fill_the_settings_they_agree_on_and_bad_ones_change_nothing(page, tmp_path):
+def test_files_set_what_they_agree_on_and_invalid_ones_change_nothing(page, tmp_path):
     page.click("#shared button")
     page.fill("#shared-min_new_tokens input", "2")
     evil = saved({"<img src=x onerror=evil>": 1}, tmp_path, "evil.json")
     good = saved({"num_beams": 3, "max_new_tokens": 11, "repetition_penalty": 1.5}, tmp_path)
     other = saved({"do_sample": True, "max_new_tokens": 11}, tmp_path, "other.json")
     for files, words in [
-        ([evil], "evil.json has a field '<img src=x onerror=evil>', which nothing reads"),
-        ([good, saved("{", tmp_path, "broken.json")], "broken.json is no generation config"),
+        ([evil], "evil.json has an unknown field '<img src=x onerror=evil>'"),
+        ([good, saved("{", tmp_path, "broken.json")], "broken.json is not a generation config"),
         ([saved(" " * (MAX_BYTES + 1), tmp_path, "big.json")], "big.json"),
     ]:
         upload(page, *files)

@@ -1,10 +1,8 @@
-"""What people take with them: a link, files, programs; each is used as its reader would use it."""
+"""Export: links, files and programs, each used as a reader would use it."""
 
-import base64
 import csv
 import io
 import json
-import zlib
 from contextlib import redirect_stdout
 
 import pytest
@@ -45,7 +43,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def traces(lab):
-    """What the columns hold: a comparison, and a fork of its first column."""
+    """The runs on the page: a comparison, and a fork of its first column."""
     runs = lab.compare(PROMPT, CHOICES, **SHARED)
     kept = [*runs[0].sequences[0].token_ids[:2], *lab.token_decoder.ids(" was")]
     return [*runs, *lab.compare(PROMPT, CHOICES[:1], prefix=kept, **SHARED)]
@@ -53,7 +51,7 @@ def traces(lab):
 
 @pytest.fixture(scope="module")
 def ran(browser, address):
-    """The page after everything was changed, run, and forked."""
+    """The page after a comparison with changed settings, and a fork."""
     with opened(browser, address, lasting=True) as page:
         ready(page)
         page.fill("#prompt textarea", PROMPT)
@@ -82,7 +80,7 @@ def tokens(traces):
 
 
 def in_order(page):
-    """The columns' texts in the order of the runs: a fork stands behind its origin."""
+    """The columns' texts in the order of the runs: a fork is shown after its origin."""
     first, fork, *rest = texts(page, 4)
     return [first, *rest, fork]
 
@@ -91,7 +89,7 @@ def full_texts(traces):
     return ["".join(token.text for token in trace.prefix) + trace.text for trace in traces]
 
 
-def test_what_was_run_is_what_was_asked(ran, traces):
+def test_the_runs_have_the_requested_settings(ran, traces):
     assert in_order(ran) == full_texts(traces)
 
 
@@ -108,7 +106,7 @@ def link(ran, address):
     return ran.input_value(field)[len(address) :]
 
 
-def test_a_link_restores_the_form_and_the_view_and_runs_the_same(browser, address, link, traces):
+def test_a_link_restores_form_and_view_and_gives_the_same_tokens(browser, address, link, traces):
     with opened(browser, address, link) as page:
         wait(lambda: page.input_value("#prompt textarea") == PROMPT)
         page.wait_for_selector("#card-5-temperature, #card-6-temperature")
@@ -132,7 +130,7 @@ def test_a_link_restores_the_form_and_the_view_and_runs_the_same(browser, addres
         wait(lambda: len(shown_table(page)[1]) == 3)
 
 
-def test_a_followed_link_stays_over_a_reload(browser, address, link):
+def test_a_reload_keeps_the_state_of_a_link(browser, address, link):
     with opened(browser, address, link) as page:
         wait(lambda: page.input_value("#prompt textarea") == PROMPT)
         page.reload()
@@ -147,29 +145,20 @@ def linked(**changes):
     return f"#s={folded}&look=rank.none&tab=step"
 
 
-def packed(data):
-    return base64.urlsafe_b64encode(zlib.compress(json.dumps(data).encode())).decode().rstrip("=")
-
-
-BROKEN = {
-    "cut in the middle": (linked()[:20], "this link cannot be read"),
-    "of another version": (f"#s={packed({'version': 9})}", "this link cannot be read"),
-    "a strange look and tab": (linked() + "<b>", None),
-    "a model that is not offered": (
-        linked(model="<b>other"),
-        "the model <b>other, which",
-    ),
+INVALID = {
+    "truncated": (linked()[:20], "this link cannot be read"),
+    "unknown model, colour and tab": (linked(model="<b>other") + "<b>", "the model <b>other"),
     "values out of bounds": (
         linked(shared={"max_new_tokens": 10**9}, cards=(("sample", {"temperature": -1}),)),
         None,
     ),
-    "more cards than may be": (linked(cards=(("greedy", {}),) * 9), None),
+    "too many cards": (linked(cards=(("greedy", {}),) * 9), None),
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_strange_link_is_answered_in_words_and_the_page_works(browser, address, name):
-    query, words = BROKEN[name]
+@pytest.mark.parametrize("name", INVALID)
+def test_an_invalid_link_shows_a_message_and_the_page_works(browser, address, name):
+    query, words = INVALID[name]
     with opened(browser, address, query) as page:
         if words:
             said(page, words)
@@ -185,7 +174,7 @@ def test_a_strange_link_is_answered_in_words_and_the_page_works(browser, address
         assert 1 <= page.locator(".card").count() <= 6
 
 
-def test_a_link_with_a_strategy_that_is_not_allowed_says_so_at_the_run(browser, address):
+def test_a_link_with_a_forbidden_strategy_is_rejected_at_the_run(browser, address):
     with opened(browser, address, linked(cards=(("custom", {}), ("greedy", {})))) as page:
         wait(lambda: page.locator(".card").count() == 2)
         with running(page):
@@ -209,18 +198,18 @@ def saved(ran, folder):
     return downloaded(ran, "#save-traces", folder)
 
 
-def test_the_saved_traces_are_the_runs(saved, traces):
+def test_saved_traces_equal_the_runs(saved, traces):
     read = load_traces(saved.read_text(encoding="utf-8"))
     assert saved.name == "traces.json"
     assert tokens(read) == tokens(traces)
     for one, other in zip(read, traces, strict=True):
         assert (one.settings, one.seed, one.prefix) == (other.settings, other.seed, other.prefix)
-        # Who else was served in the same passes shows in the last digits.
+        # Other runs in the same forward pass change the last digits.
         theirs = pytest.approx([step.raw for step in other.steps], abs=1e-4)
         assert [step.raw for step in one.steps] == theirs
 
 
-def test_a_saved_report_opens_by_itself(browser, ran, folder, traces):
+def test_a_saved_report_is_self_contained(browser, ran, folder, traces):
     tab(ran, "Export")
     report = downloaded(ran, "#save-report", folder)
     with opened(browser, report.as_uri(), query="") as page:
@@ -229,7 +218,7 @@ def test_a_saved_report_opens_by_itself(browser, ran, folder, traces):
             assert trace.text.strip() in page.inner_text("body")
 
 
-def test_the_table_for_spreadsheets_has_the_measured_figures(ran, folder, saved):
+def test_the_csv_file_has_the_metrics(ran, folder, saved):
     tab(ran, "Charts")
     file = downloaded(ran, "#save-csv", folder)
     read = load_traces(saved.read_text(encoding="utf-8"))
@@ -245,7 +234,7 @@ def test_the_table_for_spreadsheets_has_the_measured_figures(ran, folder, saved)
 
 
 def chosen(page, name):
-    """Choose what the program is of, and wait for it."""
+    """Choose the run of the program, and wait for it."""
     before = page.inner_text("#code .cm-content")
     page.click("#which input")
     page.get_by_role("option", name=name).click()
@@ -255,14 +244,14 @@ def chosen(page, name):
 
 
 def printed(program):
-    """What a program of ours prints."""
+    """What a program prints."""
     out = io.StringIO()
     with redirect_stdout(out):
         exec(compile(program.read_text(encoding="utf-8"), program.name, "exec"), {})
     return out.getvalue()
 
 
-def test_the_saved_programs_write_the_same_texts(ran, folder, traces):
+def test_saved_programs_print_the_same_texts(ran, folder, traces):
     tab(ran, "Export")
     ran.wait_for_selector("#code .cm-content >> text=lab.compare")
     whole = downloaded(ran, "#save-code", folder).rename(folder / "whole.py")
@@ -279,7 +268,7 @@ def test_the_saved_programs_write_the_same_texts(ran, folder, traces):
     assert traces[3].text in printed(fork)
 
 
-# Saved traces, opened again
+# Opening traces
 
 
 def upload(page, path):
@@ -301,7 +290,7 @@ def taking(opener):
     return opener
 
 
-def test_saved_traces_open_again_without_a_run(taking, saved, traces):
+def test_saved_traces_can_be_opened_without_a_run(taking, saved, traces):
     page = taking
     upload(page, saved)
     page.wait_for_selector("#live .status >> text=Opened traces.json. Nothing was run.")
@@ -354,7 +343,7 @@ def bad_files(folder, traces):
         yield path, words
 
 
-def test_a_bad_file_is_refused_in_words_and_nothing_is_lost(taking, traces, tmp_path):
+def test_an_invalid_file_is_rejected_and_changes_nothing(taking, traces, tmp_path):
     page = taking
     page.fill("#shared-max_new_tokens input >> nth=0", "3")
     with running(page):
@@ -364,7 +353,7 @@ def test_a_bad_file_is_refused_in_words_and_nothing_is_lost(taking, traces, tmp_
         upload(page, path)
         said(page, words)
         assert texts(page) == before
-    forked(page, 0, 1, " and")  # the board is still the one that was run
+    forked(page, 0, 1, " and")  # the comparison is still there
     assert text_of(page, 1).startswith(before[0][:3])
 
 
@@ -372,7 +361,7 @@ def test_a_bad_file_is_refused_in_words_and_nothing_is_lost(taking, traces, tmp_
 
 
 def shown_table(page):
-    """The names over the table, and its rows."""
+    """The column titles of the table, and its rows."""
     names = page.locator("#table [role=columnheader]").evaluate_all("all => all.map(h => h.title)")
     rows = page.locator("#table [role=row]").evaluate_all(
         """all => all.map(row => [...row.querySelectorAll('[role=gridcell]')]
@@ -381,7 +370,7 @@ def shown_table(page):
     return names, rows
 
 
-def test_the_table_has_the_measures_and_sorts_by_a_click(ran, saved):
+def test_the_table_has_the_metrics_and_can_be_sorted(ran, saved):
     read = load_traces(saved.read_text(encoding="utf-8"))
     tab(ran, "Charts")
     wait(lambda: len(shown_table(ran)[1]) == 4)
@@ -404,7 +393,7 @@ def test_the_table_has_the_measures_and_sorts_by_a_click(ran, saved):
         wait(lambda wanted=wanted: numbers() == wanted)
 
 
-def test_every_text_is_scored_under_every_strategy(ran, traces, lab):
+def test_each_text_is_scored_under_each_strategy(ran, traces, lab):
     tab(ran, "Charts")
     ran.click("#score")
     heat = "#figure-cross_likelihood .js-plotly-plot"

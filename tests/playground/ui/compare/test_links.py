@@ -1,4 +1,4 @@
-"""The state in a link: it comes back as it was, and a strange one is refused."""
+"""The state in a link: it is restored as it was, and invalid links are rejected."""
 
 import base64
 import json
@@ -33,17 +33,17 @@ shown = st.one_of(st.text(), st.integers(-(10**6), 10**6), st.booleans())
         pages=st.dictionaries(st.text(), st.dictionaries(st.text(), shown | st.lists(shown))),
     )
 )
-def test_a_state_comes_back_as_it_was(state):
+def test_a_state_is_restored_as_it_was(state):
     assert decode(encode(state)) == state
 
 
-def test_a_link_has_only_characters_that_an_address_may_have():
+def test_a_link_has_only_valid_characters():
     text = encode(State("smollm2", "Was ist das? ☃ ${1} <b>" * 50))
     assert text.isascii() and not set(text) & set("#&=+/?% ")
     assert len(text) < 200
 
 
-def test_the_state_of_a_form_leaves_out_what_is_empty():
+def test_empty_fields_are_left_out():
     deck = CardList().replaced((("sample", {"top_p": 0.9, "min_p": None, "top_k": ""}),))
     state = State.of("smollm2", "p", False, {"seed": 0, "stop_strings": ""}, deck, {})
     assert state.shared == {"seed": 0}
@@ -73,10 +73,10 @@ WHOLE = {"version": 1, "model": "m", "prompt": "p", "chat": False, "shared": {},
         packed({**WHOLE, "shared": {"seed": {"a": 1}}}),
         packed({**WHOLE, "race": [1]}),
         packed({**WHOLE, "pages": {"speculative": 3}}),
-        packed({**WHOLE, "prompt": "x" * (MAX_CHARACTERS + 1)}),  # unfolds to more than is read
+        packed({**WHOLE, "prompt": "x" * (MAX_CHARACTERS + 1)}),  # too large
     ],
 )
-def test_a_strange_link_is_refused_in_words(text):
+def test_an_invalid_link_is_rejected_with_a_message(text):
     with pytest.raises(PlaygroundError, match="this link cannot be read"):
         decode(text)
 
@@ -88,6 +88,6 @@ def test_links_of_earlier_releases_are_read():
 
 
 @pytest.mark.parametrize(("value", "shows"), [(5, 5), (500, 100), (-1, 1), ("many", 48)])
-def test_a_link_from_a_server_with_other_limits_fits_the_field(value, shows):
+def test_a_value_beyond_the_servers_limits_is_adjusted(value, shows):
     assert fitting(gr.Slider(1, 100), value, 48) == shows
     assert fitting(gr.Textbox(), value, 48) == value

@@ -1,4 +1,4 @@
-"""The live view on scripted runs: hostile text, revisions, failures, visitors who leave."""
+"""The live columns on scripted runs: hostile text, revisions, failures, visitors who leave."""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,22 +19,23 @@ from tests.playground.ui.browsing import (
 )
 from tests.playground.ui.scripted_page import EVIL
 
-TOY = Path(__file__).parents[1] / "scripted_page.py"
-WRITTEN = "#live .column[data-state=writing] .token"  # those of a run before are not
+PAGE = Path(__file__).parents[1] / "scripted_page.py"
+WRITTEN = "#live .column[data-state=writing] .token"  # not those of an earlier run
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The address, the gate that lets the model load, and the log."""
+    """The address, the file that lets the model load, and the log."""
     folder = tmp_path_factory.mktemp("toy")
     gate, log = folder / "gate", folder / "log"
-    with served([TOY, "{port}", gate, folder / "turns"], log) as address:
+    bug = ("Traceback (most recent call last)", "RuntimeError: a bug")  # of the script "broken"
+    with served([PAGE, "{port}", gate, folder / "turns"], log, bug) as address:
         yield address, gate, log
 
 
 @pytest.fixture
 def turns(server):
-    """The turns a script may take, a character each: without it none waits for another."""
+    """The file with the turns a script may take; without it no turn waits."""
     turns = server[1].with_name("turns")
     turns.touch()
     yield turns
@@ -43,7 +44,7 @@ def turns(server):
 
 @pytest.fixture(scope="module")
 def page(server, browser):
-    """A page that follows one script after the other, each as if it were the first."""
+    """A page that tests share: each runs its own script."""
     address, gate, _ = server
     gate.touch()
     with opened(browser, address, lasting=True) as page:
@@ -58,7 +59,7 @@ def following(page, script):
         yield
 
 
-def test_the_page_is_there_before_the_model_and_says_what_it_waits_for(server, browser):
+def test_the_page_opens_before_the_model_is_loaded_and_shows_the_progress(server, browser):
     address, gate, _ = server
     with opened(browser, address) as page:
         page.wait_for_function("document.querySelector('#loading')?.innerText.endsWith(' s')")
@@ -70,48 +71,40 @@ def test_the_page_is_there_before_the_model_and_says_what_it_waits_for(server, b
         page.wait_for_selector("#run:not([disabled])")
         assert page.input_value("#model input") == "toy"
         assert not page.locator("#loading").is_visible()
+        backend = page.inner_text("#backend")
+        assert backend.startswith("Runs on the plain backend.")
+        assert "Not used: toy models have no cache." in backend
+        assert "Not used: fused layers: not on <toy> models." in backend
 
 
-def test_what_the_benchmark_serves_is_the_page_too(browser, tmp_path):
-    with (
-        served(["benchmarks/scripted.py", "{port}"], tmp_path / "log") as address,
-        opened(browser, address) as page,
-    ):
-        page.wait_for_selector("#run:not([disabled])")
-
-
-def test_run_runs_as_soon_as_it_can_be_pressed_however_long_the_cards_take(server, browser):
+def test_run_works_as_soon_as_it_is_enabled_even_if_rendering_is_slow(server, browser):
     address, gate, _ = server
     gate.write_text("0.3")
     try:
-        for _ in range(2):
-            with opened(browser, address) as page, following(page, "drafts"):
-                pass
+        with opened(browser, address) as page, following(page, "drafts"):
+            pass
     finally:
         gate.write_text("")
 
 
-@pytest.mark.parametrize("seconds", ["0", "0.1", "0.4"])
-def test_a_press_before_the_cards_of_a_link_are_drawn_is_kept_until_they_are(
-    server, browser, seconds
-):
+@pytest.mark.parametrize("seconds", ["0", "0.4"])
+def test_a_click_before_the_cards_are_rendered_takes_effect_afterwards(server, browser, seconds):
     address, gate, _ = server
     link = "#s=" + encode(State("toy", "drafts", cards=(("greedy", {}),) * 2))
     gate.write_text(seconds)
     try:
-        for _ in range(2):
-            with opened(browser, address, link) as page:
-                wait(lambda: page.input_value("#prompt textarea") == "drafts")
-                with over(page):
-                    page.evaluate(
-                        "() => { const run = document.querySelector('#run button, button#run');"
-                        " run.disabled = false; run.click(); }"
-                    )
+        with opened(browser, address, link) as page:
+            wait(lambda: page.input_value("#prompt textarea") == "drafts")
+            with over(page):
+                page.evaluate(
+                    "() => { const run = document.querySelector('#run button, button#run');"
+                    " run.disabled = false; run.click(); }"
+                )
     finally:
         gate.write_text("")
 
 
-# Has a page hear all that the server tells it a tenth of a second late, and nothing else.
+# Delays every result of the server by a tenth of a second.
 LATE = """document.addEventListener('readystatechange', () => {
     if (document.readyState !== 'interactive') return; // the head's scripts have run, no other has
     const before = globalThis.fetch;
@@ -129,20 +122,19 @@ LATE = """document.addEventListener('readystatechange', () => {
 });"""
 
 
-def test_every_answer_is_heard_however_late_they_come(server, browser):
+def test_no_result_is_lost_on_a_slow_connection(server, browser):
     address, gate, _ = server
     gate.touch()
     link = "#s=" + encode(State("toy", "drafts", cards=(("greedy", {}),) * 2))
-    for _ in range(2):
-        with visiting(browser) as page:
-            page.add_init_script(LATE)
-            page.goto(address + link)
-            wait(lambda: page.input_value("#prompt textarea") == "drafts")
-            with running(page):
-                pass
+    with visiting(browser) as page:
+        page.add_init_script(LATE)
+        page.goto(address + link)
+        wait(lambda: page.input_value("#prompt textarea") == "drafts")
+        with running(page):
+            pass
 
 
-def test_text_of_the_model_is_never_markup(page):
+def test_model_text_is_never_interpreted_as_html(page):
     with following(page, "toys"):
         pass
     assert text_of(page, 0) == f" a\n{EVIL}"
@@ -154,7 +146,7 @@ def test_text_of_the_model_is_never_markup(page):
     assert page.locator("#live img, #live script").count() == 0
 
 
-def test_an_error_in_one_run_shows_in_its_column_while_the_others_go_on(page, turns):
+def test_an_error_is_shown_in_its_column_while_other_runs_continue(page, turns):
     turns.write_text("..")
     with following(page, "toys"):
         page.wait_for_selector("#live:has([data-state=failed]):has([data-state=writing])")
@@ -165,7 +157,7 @@ def test_an_error_in_one_run_shows_in_its_column_while_the_others_go_on(page, tu
     assert page.inner_text("#live .status") == "Done in 0.4 s; 1 of 3 failed."
 
 
-def test_beams_revise_their_text_and_every_returned_one_can_be_read(page, turns):
+def test_beams_revise_their_text_and_each_returned_one_is_shown(page, turns):
     with following(page, "toys"):
         for text, granted in ((" one", "."), (" one more", ".."), (" two end", "...")):
             wait(lambda text=text: text_of(page, 1) == text)
@@ -178,13 +170,13 @@ def test_beams_revise_their_text_and_every_returned_one_can_be_read(page, turns)
 
 
 def figures(page, index):
-    """What a column says below its text."""
+    """The metrics below a column's text."""
     words = column(page, index).locator(".figures")
     names, values = (words.locator(part).all_inner_texts() for part in ("dt", "dd"))
     return dict(zip(names, values, strict=True))
 
 
-def test_a_token_nobody_saw_being_chosen_is_told_apart_by_its_shape(page):
+def test_a_token_that_was_not_captured_has_a_dotted_outline(page):
     assert not page.locator("#live .missed").is_visible()
     with following(page, "drafts"):
         pass
@@ -198,25 +190,25 @@ def test_a_token_nobody_saw_being_chosen_is_told_apart_by_its_shape(page):
     page.wait_for_selector("#live .candidates >> text=Not captured")
 
 
-def test_a_run_that_writes_ahead_says_what_became_of_its_drafts(page):
+def test_a_run_with_drafts_shows_how_many_were_accepted(page):
     with following(page, "drafts"):
         pass
-    told = figures(page, 1)
-    assert (told["forward passes"], told["draft passes"]) == ("1", "3")
-    assert told["accepted"] == "1 of 3 drafted"
+    shown = figures(page, 1)
+    assert (shown["forward passes"], shown["draft passes"]) == ("1", "3")
+    assert shown["accepted"] == "1 of 3 drafted"
     for column_without in (0, 2):
         assert not {"draft passes", "accepted"} & figures(page, column_without).keys()
 
 
-def test_nothing_is_lost_when_news_comes_faster_than_frames(page):
+def test_no_token_is_lost_when_updates_are_faster_than_frames(page):
     with following(page, "many"):
         page.wait_for_selector(WRITTEN)
-        # A browser that is busy for a while misses screens.
+        # A busy browser misses updates.
         page.evaluate("() => { const end = Date.now() + 1500; while (Date.now() < end); }")
     assert text_of(page, 0) == "".join(f"{id} " for id in range(300))
 
 
-def test_the_page_can_be_used_again_after_the_program_failed(page):
+def test_the_page_works_again_after_an_internal_error(page):
     with following(page, "broken"):
         pass
     assert page.inner_text("#live .status") == "Internal error. The server log has the details."
@@ -226,7 +218,7 @@ def test_the_page_can_be_used_again_after_the_program_failed(page):
 
 
 @pytest.mark.parametrize("leaving", ["close", "reload"])
-def test_a_visitor_who_leaves_stops_the_run(server, browser, leaving):
+def test_leaving_the_page_stops_the_run(server, browser, leaving):
     address, gate, log = server
     gate.touch()
     before = log.read_text().count("stopped")
@@ -240,7 +232,7 @@ def test_a_visitor_who_leaves_stops_the_run(server, browser, leaving):
         wait(lambda: log.read_text().count("stopped") == before + 1)
 
 
-def test_visitors_stop_their_own_runs_only(server, browser):
+def test_stop_affects_only_the_visitors_own_runs(server, browser):
     address, gate, _ = server
     gate.touch()
     with opened(browser, address) as one, opened(browser, address) as two:
@@ -257,7 +249,7 @@ def test_visitors_stop_their_own_runs_only(server, browser):
         assert states(one) == states(two) == ["stopped"] * 3
 
 
-def test_cards_may_come_and_go_while_a_run_goes_on(page):
+def test_cards_can_be_added_and_removed_during_a_run(page):
     with following(page, "forever"):
         page.wait_for_selector(WRITTEN)
         page.click("#add")

@@ -1,4 +1,4 @@
-"""Every preset makes its point: its comparison is run, and what its sentence says is measured."""
+"""Each preset shows what its text claims: the comparison is run and the effect measured."""
 
 import math
 import re
@@ -18,7 +18,7 @@ EVERY = pytest.mark.parametrize("preset", PRESETS, ids=list(NAMED))
 
 @pytest.fixture
 def run(embedded):
-    """Runs a preset as the page would."""
+    """Runs a preset as the page does."""
 
     def run(title):
         preset = NAMED[title]
@@ -37,13 +37,13 @@ def path(trace):
 
 
 def common(texts):
-    """How many tokens some sequences begin with in common."""
+    """The number of tokens that all sequences start with."""
     places = zip(*(text.token_ids for text in texts), strict=False)
     same = [len(set(tokens)) == 1 for tokens in places]
     return [*same, False].index(False)
 
 
-def test_there_are_many_and_each_has_its_test():
+def test_each_preset_has_a_test():
     assert len(PRESETS) >= 10 and PRESETS[0] is FIRST
     assert len(NAMED) == len({preset.point[:30] for preset in PRESETS}) == len(PRESETS)
     for title in NAMED:
@@ -51,11 +51,11 @@ def test_there_are_many_and_each_has_its_test():
 
 
 @EVERY
-def test_it_asks_for_what_there_is(embedded, preset):
+def test_settings_colours_and_tabs_are_valid(embedded, preset):
     assert preset.colour in COLOURS and preset.tab in TABS
     assert len(preset.cards) <= Limits().strategies
     deck = CardList().replaced(preset.cards)
-    hash(deck)  # Gradio watches it
+    hash(deck)  # required by gr.State
     for (id, given), (_, values) in zip(choices(deck, embedded), preset.cards, strict=True):
         check(given, find(id).settings, Limits(), id)
         assert given.keys() <= values.keys()

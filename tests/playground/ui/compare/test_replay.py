@@ -1,4 +1,4 @@
-"""Walking through runs on the real page: step by step, pinned, forked, edited, replayed."""
+"""Stepping, pinning, forking, editing and replaying runs on the embedded model."""
 
 import pytest
 
@@ -20,14 +20,14 @@ GREEDY, BEAMS, SAMPLE = range(3)
 
 @pytest.fixture(scope="module")
 def visited(browser, address):
-    """One page: every test begins with a comparison of its own, which takes less than a page."""
+    """One page for all tests: a comparison takes less time than opening a page."""
     with opened(browser, address) as page:
         ready(page)
         yield page
 
 
 def filled(page):
-    """The page with the form as every test begins with it."""
+    """The page with the form that each test starts with."""
     page.fill("#prompt textarea", FIRST.prompt)
     page.fill("#shared-max_new_tokens input[type=number]", "8")
     page.keyboard.press("Tab")
@@ -35,7 +35,7 @@ def filled(page):
 
 
 def compared(page):
-    """The page with a comparison that has ended, the focus on nothing."""
+    """The page after a comparison, without focus."""
     with running(filled(page)):
         pass
     page.evaluate("document.activeElement.blur()")
@@ -75,7 +75,7 @@ def at(page):
     return stored(page, "cursor")["at"]
 
 
-def test_step_by_step_really_advances_the_model_one_token_at_a_time(page, lab):
+def test_step_by_step_advances_the_model_one_token_at_a_time(page, lab):
     with over(page):
         page.click("#step")
         wait(lambda: length(page, GREEDY) == 1)
@@ -93,7 +93,7 @@ def test_step_by_step_really_advances_the_model_one_token_at_a_time(page, lab):
     ]
 
 
-def test_a_run_can_be_held_and_stopped_while_it_waits(page):
+def test_a_run_can_be_paused_stepped_and_stopped(page):
     page.fill("#shared-max_new_tokens input[type=number]", "200")
     page.keyboard.press("Tab")
     with running(page):
@@ -101,15 +101,17 @@ def test_a_run_can_be_held_and_stopped_while_it_waits(page):
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("Space")
         wait(lambda: states(page)[GREEDY] == "paused")
-        page.wait_for_timeout(600)  # the step under way may still come
         before = length(page, GREEDY)
-        page.wait_for_timeout(600)  # nothing may come in this time
-        assert length(page, GREEDY) == before < 200
+        for _ in range(3):  # one token for each step, and perhaps one that was in progress
+            count = length(page, GREEDY)
+            page.keyboard.press("ArrowRight")
+            wait(lambda count=count: length(page, GREEDY) > count)
         page.click("#stop")
     assert states(page) == ["stopped"] * 3
+    assert length(page, GREEDY) <= before + 4
 
 
-def test_the_keys_walk_through_the_texts_as_they_stood(ran, lab):
+def test_keys_move_through_earlier_states_of_the_text(ran, lab):
     page = ran
     trace = expected(lab, GREEDY)
     page.keyboard.press("Home")
@@ -123,7 +125,7 @@ def test_the_keys_walk_through_the_texts_as_they_stood(ran, lab):
     wait(lambda: length(page, GREEDY) == 8)
 
 
-def test_keys_are_left_alone_where_somebody_types(ran):
+def test_keys_have_no_effect_while_typing(ran):
     page = ran
     page.click("#prompt textarea")
     page.keyboard.press("End")
@@ -133,7 +135,7 @@ def test_keys_are_left_alone_where_somebody_types(ran):
     assert at(page) is None
 
 
-def test_pressing_a_token_pins_that_step_in_every_view(ran, lab):
+def test_clicking_a_token_pins_its_step_in_all_views(ran, lab):
     page = ran
     trace = expected(lab, SAMPLE)
     tokens(page, SAMPLE).nth(3).click()
@@ -157,7 +159,7 @@ def test_pressing_a_token_pins_that_step_in_every_view(ran, lab):
     page.wait_for_selector(line, state="attached")
 
 
-def test_another_candidate_goes_on_in_a_column_of_its_own(ran, lab):
+def test_clicking_a_candidate_forks_the_run(ran, lab):
     page = ran
     trace = expected(lab, GREEDY)
     other = next(
@@ -177,7 +179,7 @@ def test_another_candidate_goes_on_in_a_column_of_its_own(ran, lab):
     assert "greedy" in page.inner_text("#live .forks")
 
 
-def test_typed_words_and_an_edited_text_go_on_too(ran, lab):
+def test_typed_text_and_an_edited_text_fork_the_run(ran, lab):
     page = ran
     trace = expected(lab, GREEDY)
     tokens(page, GREEDY).nth(0).click()
@@ -198,7 +200,7 @@ def test_typed_words_and_an_edited_text_go_on_too(ran, lab):
     assert kept + " tiger." + again.text in edited
 
 
-def test_a_fork_can_be_forked_until_there_is_no_more_room(ran):
+def test_forks_can_be_forked_up_to_the_limit(ran):
     page = ran
     for count, index in ((4, 0), (5, 1)):
         tokens(page, index).nth(1).click()
@@ -212,7 +214,7 @@ def test_a_fork_can_be_forked_until_there_is_no_more_room(ran):
     assert page.locator("#live .column").count() == 5
 
 
-def test_the_tree_grows_from_what_the_beams_really_did(read, lab):
+def test_the_tree_shows_the_pruned_and_returned_beams(read, lab):
     page = read
     trace = expected(lab, BEAMS)
     page.get_by_role("tab", name="Tree").click()
@@ -232,7 +234,7 @@ def test_the_tree_grows_from_what_the_beams_really_did(read, lab):
         ("draft verdict", "no run here"),
     ],
 )
-def test_the_legend_says_what_the_colours_mean(read, channel, words):
+def test_the_legend_explains_the_colours(read, channel, words):
     page = read
     page.locator("#live .legend select").first.select_option(label=channel)
     wait(lambda: words in page.inner_text("#live .legend"))

@@ -1,4 +1,4 @@
-"""The tab Speculative in a real browser: what it shows is what the runs did."""
+"""The Speculative page: it shows what the runs did."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def page(browser, address):
 
 @pytest.fixture(scope="module")
 def traces(lab):
-    """The runs that the page is held against."""
+    """The runs that the page is compared with."""
     runs = ["greedy", ("prompt_lookup", {"prompt_lookup_num_tokens": 8})]
     return [lab.compare(PROMPT, [run], max_new_tokens=TOKENS)[0] for run in runs]
 
@@ -88,7 +88,7 @@ def tokens(page, lane, fates):
     return found.evaluate_all("all => all.map(token => token.textContent)")
 
 
-def test_an_empty_tab_says_what_will_be_there_and_what_is_missing(page):
+def test_an_empty_page_explains_itself_and_an_empty_prompt_is_rejected(page):
     assert "Press Race" in page.inner_text("#spec-lanes .say")
     assert "After a race" in page.inner_text("#spec-results")
     page.fill("#spec-prompt textarea", " ")
@@ -102,7 +102,7 @@ def test_an_empty_tab_says_what_will_be_there_and_what_is_missing(page):
     wait(lambda: page.input_value("#spec-prompt textarea") == page.input_value("#prompt textarea"))
 
 
-def test_a_race_shows_the_ledgers_of_its_runs(raced, traces):
+def test_a_race_shows_the_token_counts_of_its_runs(raced, traces):
     speed, spent = rows(raced, 0), rows(raced, 1)
     assert [*speed] == [*spent] == [PLAIN, LOOKUP]
     for name, trace in zip(speed, traces, strict=True):
@@ -121,7 +121,7 @@ def test_a_race_shows_the_ledgers_of_its_runs(raced, traces):
     assert rate == pytest.approx(TOKENS / float(speed[LOOKUP][2].split()[0]), rel=0.05)
 
 
-def test_lanes_show_every_token_and_what_became_of_it(raced, traces):
+def test_lanes_show_what_became_of_each_token(raced, traces):
     kept = ("chosen", "accepted", "bonus", "resampled")
     for lane, trace in enumerate(traces):
         assert "".join(tokens(raced, lane, kept)) == trace.text
@@ -136,7 +136,7 @@ def test_lanes_show_every_token_and_what_became_of_it(raced, traces):
     assert sorted(re.match(r"1st|2nd", badge)[0] for badge in badges) == ["1st", "2nd"]
 
 
-def test_a_replay_has_all_lanes_on_one_clock(raced, traces):
+def test_a_replay_shows_all_lanes_on_one_clock(raced, traces):
     clock = raced.locator("#spec-lanes .clock")
     clock.evaluate("node => { node.value = 0; node.dispatchEvent(new Event('input')); }")
     assert tokens(raced, 1, ["accepted", "rejected"]) == []
@@ -148,7 +148,7 @@ def test_a_replay_has_all_lanes_on_one_clock(raced, traces):
     assert len(tokens(raced, 1, ["accepted"])) == accounting(traces[1]).accepted
 
 
-def test_the_same_text_is_proved_token_by_token(raced):
+def test_texts_are_compared_token_by_token(raced):
     section(raced, "Losslessness")
     assert f"All {TOKENS} tokens are the same." in raced.inner_text("#spec-lossless")
     assert raced.locator("#spec-lossless .spec-pairs .same").count() == TOKENS
@@ -159,7 +159,7 @@ def test_the_same_text_is_proved_token_by_token(raced):
     assert "<img" not in other
 
 
-def test_figures_are_drawn_for_who_looks(raced):
+def test_the_rounds_have_figures(raced):
     section(raced, "Rounds")
     for name in ("timeline", "positions", "entropy", "theory"):
         raced.wait_for_selector(f"#lab-speculative_{name} .main-svg >> nth=0")
@@ -171,7 +171,7 @@ def test_figures_are_drawn_for_who_looks(raced):
     assert broken == [], json.dumps(found.response["violations"])[:2000]
 
 
-def test_the_test_of_odds_and_the_grid_can_be_stopped(raced):
+def test_the_distribution_test_and_the_grid_can_be_stopped(raced):
     section(raced, "Losslessness")
     raced.click("#spec-odds-test")
     raced.wait_for_selector("#spec-odds-progress progress", timeout=SLOW)
@@ -188,7 +188,7 @@ def test_the_test_of_odds_and_the_grid_can_be_stopped(raced):
     raced.wait_for_selector("#spec-sweep-plot .main-svg >> nth=0")
 
 
-def test_a_race_can_be_stopped_and_keeps_what_there_was(raced):
+def test_a_stopped_race_keeps_its_lanes(raced):
     fill(raced, "spec-tokens", 200)
     raced.click("#spec-race")
     raced.wait_for_selector("#spec-lanes .lane[data-state=running] .tok", timeout=SLOW)
@@ -200,10 +200,10 @@ def test_a_race_can_be_stopped_and_keeps_what_there_was(raced):
     assert raced.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-# Without a page
+# Without a browser
 
 
-def test_a_lane_has_the_times_of_its_run(lab):
+def test_a_lane_has_the_times_of_its_trace(lab):
     all_drafters = (Drafter("Lookup", "prompt_lookup", {"prompt_lookup_num_tokens": 8}),)
     screen, last = LaneView(all_drafters, TOKENS), None
     for news in race(lab, PROMPT, all_drafters, max_new_tokens=TOKENS):
@@ -217,7 +217,7 @@ def test_a_lane_has_the_times_of_its_run(lab):
     assert len({token[4] for token in lane["tokens"]}) == len(rounds(last.trace))
 
 
-def test_of_a_tree_the_kept_branch_is_read_before_the_lost_ones():
+def test_the_accepted_branch_of_a_tree_comes_before_discarded_tokens():
     steps = (
         step(0, None, 1, " lost", "rejected", 0.1, round=1, verdict="rejected"),
         step(1, None, 1, " kept", "accepted", 0.5, round=1, verdict="accepted"),
@@ -239,7 +239,7 @@ def test_of_a_tree_the_kept_branch_is_read_before_the_lost_ones():
     assert lane["tokens"][-2][5] == 14
 
 
-def test_an_entrant_that_cannot_run_says_why_in_its_lane():
+def test_an_unavailable_drafter_shows_the_reason_in_its_lane():
     drafter = Drafter("Nobody", "speculative", unavailable_reason="It has no draft.")
     screen = LaneView((drafter,), 4)
     lane = Lane(drafter, error=drafter.unavailable_reason)
@@ -250,7 +250,7 @@ def test_an_entrant_that_cannot_run_says_why_in_its_lane():
     assert told["lanes"][0]["error"] == "It has no draft."
 
 
-def test_races_wait_for_each_other_and_whoever_gives_up_leaves():
+def test_timed_runs_wait_for_each_other_and_can_be_stopped():
     track, stop, told = TimedRuns(), threading.Event(), []
     assert track.acquire(stop, told.append)
     stop.set()
@@ -267,7 +267,7 @@ def test_races_wait_for_each_other_and_whoever_gives_up_leaves():
     assert list(track.one_by_one(iter([1, 2]), other, told.append)) == [1, 2]
 
 
-def test_sliders_reach_the_strategies_that_have_such_settings_and_stay_within_limits(lab):
+def test_settings_apply_to_strategies_that_have_them_within_limits(lab):
     few = Playground(lab.model, limits=Limits(draft_tokens=3))
     early = Drafter("Exit", "early_exit", {"num_assistant_tokens": 8})
     told = form.configured(few, early, length=0, threshold=0.6, layer=5)
@@ -282,7 +282,7 @@ def test_sliders_reach_the_strategies_that_have_such_settings_and_stay_within_li
     assert told.settings == {"prompt_lookup_num_tokens": 2}
 
 
-def test_words_about_early_exit_are_of_the_layers_it_leaves_the_model_behind(lab):
+def test_the_description_of_early_exit_names_the_layer(lab):
     early = next(one for one in all_drafters(lab) if one.strategy == "early_exit")
     four, five = (
         form.configured(lab, early, length=0, threshold=None, layer=layer).about for layer in (4, 5)
@@ -292,7 +292,7 @@ def test_words_about_early_exit_are_of_the_layers_it_leaves_the_model_behind(lab
     assert "first 5 layers" in five and "nobody trained" in five
 
 
-def test_a_link_brings_the_race_along(browser, address):
+def test_a_link_restores_the_race_form(browser, address):
     chosen = ["Early exit", "Prompt lookup"]
     with opened(browser, address) as page:
         ready(page)
@@ -329,7 +329,7 @@ def ticked(page):
     return page.locator("#spec-drafters input:checked").evaluate_all("all => all.map(b => b.name)")
 
 
-def test_what_a_link_has_of_a_race_that_the_form_cannot_show_is_left_out():
+def test_invalid_values_of_a_link_are_ignored():
     with gr.Blocks():
         drawn = form.build_form(Limits(max_new_tokens=30))
     strange = {"tokens": 10**9, "layer": "five", "kind": "<b>", "threshold": 2, "seed": True}

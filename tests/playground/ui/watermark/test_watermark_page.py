@@ -1,4 +1,4 @@
-"""The watermark lab in a real browser: what is on the screen is what the engine found."""
+"""Detect and Explain on the Watermark page, compared with the engine."""
 
 import json
 
@@ -41,7 +41,7 @@ def traces(lab):
 
 @pytest.fixture(scope="module")
 def ran(browser, address):
-    """The page after the example was run: its tab is the watermark lab."""
+    """The page after the watermark example was run; the Watermark tab is open."""
     with opened(browser, address, lasting=True) as page:
         run(page, GREEN)
         yield page
@@ -49,11 +49,11 @@ def ran(browser, address):
 
 @pytest.fixture
 def page(ran):
-    """The same, looking at the first column with its own settings."""
+    """The same, with the first column and its settings chosen."""
     key = "#detect-hashing_key input"
     look_at(ran, "a column")
     choose(ran, "detect-column", "1. sample")
-    if ran.input_value(key) != "15485863":  # what is asked for in vain may come at any time
+    if ran.input_value(key) != "15485863":  # set by an earlier test
         ran.click("#detect-own")
         wait(lambda: ran.input_value(key) == "15485863")
     verdict(ran, "marked")
@@ -74,7 +74,7 @@ def run(page, title, tokens=None):
 
 
 def verdict(page, words):
-    """Wait until the detector says this."""
+    """Wait for a verdict."""
     page.wait_for_selector(f"#detected .verdict b:text-is('{words}')", timeout=60_000)
 
 
@@ -83,7 +83,7 @@ def look_at(page, where):
 
 
 def choose(page, id, name):
-    """Pick one of a list."""
+    """Choose an option of a menu."""
     if page.input_value(f"#{id} input") == name:
         return
     page.click(f"#{id} input")
@@ -97,7 +97,7 @@ def paste(page, text):
 
 
 def shown(page):
-    """What the tables say, by row and by way of counting."""
+    """The tables, by row and column title."""
     rows = page.locator("#detected table").evaluate_all(
         """tables => tables.flatMap((table) => {
             const [head, ...rows] = [...table.rows].map(
@@ -110,7 +110,7 @@ def shown(page):
 
 
 def counted(score):
-    """A score as the table has it."""
+    """A score as the table shows it."""
     return {
         "tokens scored": str(score.tokens_scored),
         "green": str(score.green_tokens),
@@ -125,7 +125,7 @@ def column_of(page, way):
     return {name: cells[way] for name, cells in shown(page).items() if way in cells}
 
 
-def test_every_number_is_the_engines(page, lab, traces, address):
+def test_all_numbers_equal_the_engines(page, lab, traces, address):
     found = detect(lab.model, traces[0].sequences[0].token_ids, greenlist_ratio=0.25)
     assert column_of(page, "all n-grams") == counted(found.with_repeats)
     assert column_of(page, "each n-gram once") == counted(found.without_repeats)
@@ -137,7 +137,7 @@ def test_every_number_is_the_engines(page, lab, traces, address):
     assert column_of(page, "re-tokenized")["z-score"] == f"{told['z_score']:.2f}"
 
 
-def test_every_token_has_the_colour_the_engine_gives_it(page, lab, traces):
+def test_each_token_has_the_colour_of_its_verdict(page, lab, traces):
     found = detect(lab.model, traces[0].sequences[0].token_ids, greenlist_ratio=0.25)
     tokens = page.locator("#detected .tok").evaluate_all(
         "all => all.map((one) => [one.textContent, one.classList[1]])"
@@ -150,10 +150,10 @@ def test_every_token_has_the_colour_the_engine_gives_it(page, lab, traces):
             return textDecorationLine === 'none' ? 'none' : textDecorationStyle;
         })"""
     )
-    assert len(set(lines)) == 3, "colour would speak alone"
+    assert len(set(lines)) == 3, "colour is the only difference"
 
 
-def test_the_text_without_the_mark_is_told_from_the_one_with_it(page, lab, traces):
+def test_a_text_without_a_watermark_is_not_marked(page, lab, traces):
     choose(page, "detect-column", "2. sample")
     verdict(page, "not marked")
     found = detect(lab.model, traces[1].sequences[0].token_ids, greenlist_ratio=0.25)
@@ -161,7 +161,7 @@ def test_the_text_without_the_mark_is_told_from_the_one_with_it(page, lab, trace
     assert "generated without a watermark" in page.inner_text("#detected .notes")
 
 
-def test_a_wrong_key_finds_nothing_and_the_right_one_does_again(page, lab, traces):
+def test_only_the_right_key_detects_the_watermark(page, lab, traces):
     page.fill("#detect-hashing_key input", "15485864")
     verdict(page, "not marked")
     wrong = detect(lab.model, traces[0].sequences[0].token_ids, hashing_key=15485864)
@@ -172,7 +172,7 @@ def test_a_wrong_key_finds_nothing_and_the_right_one_does_again(page, lab, trace
     verdict(page, "not marked")
 
 
-def test_a_wrong_scheme_finds_nothing_and_its_own_settings_come_into_sight(page, lab, traces):
+def test_another_scheme_shows_its_settings_and_detects_nothing(page, lab, traces):
     page.click("#detect-other-scheme")
     verdict(page, "not marked")
     page.locator("#detected .notes", has_text="has a lefthash watermark").wait_for()
@@ -185,7 +185,7 @@ def test_a_wrong_scheme_finds_nothing_and_its_own_settings_come_into_sight(page,
     verdict(page, "marked")
 
 
-def test_a_wrong_tokenizer_finds_nothing(page, traces):
+def test_another_tokenizer_detects_nothing(page, traces):
     choose(page, "detect-tokenizer", "stories15m")
     try:
         wait(lambda: "re-tokenized" not in shown(page).get("z-score", {}), seconds=90)
@@ -195,7 +195,7 @@ def test_a_wrong_tokenizer_finds_nothing(page, traces):
         verdict(page, "marked")
 
 
-def test_repeated_n_grams_are_left_out_at_once_and_the_threshold_moves_the_verdict(page):
+def test_ignore_repeated_and_the_threshold_take_effect_at_once(page):
     used = page.locator("#detected thead .used")
     assert used.inner_text() == "all n-grams"
     page.get_by_label("ignore_repeated").check()
@@ -211,7 +211,7 @@ def test_repeated_n_grams_are_left_out_at_once_and_the_threshold_moves_the_verdi
 
 
 @pytest.mark.parametrize("key", ["1" + "0" * 20, "half a key", "1.5"])
-def test_what_is_no_key_is_refused_in_words_and_nothing_is_lost(page, key):
+def test_an_invalid_key_shows_a_message_and_changes_nothing(page, key):
     before = page.locator("#detected .tok").count()
     page.fill("#detect-hashing_key input", key)
     page.locator("#detected .verdict.error", has_text="hashing_key is").wait_for()
@@ -219,14 +219,14 @@ def test_what_is_no_key_is_refused_in_words_and_nothing_is_lost(page, key):
     assert page.input_value("#detect-hashing_key input") == key
 
 
-def test_pasted_html_stays_text(page):
+def test_pasted_html_is_shown_as_text(page):
     paste(page, EVIL * 3)
     wait(lambda: page.locator("#detected .text").text_content() == EVIL * 3)
     assert page.evaluate("window.evil") is None
     assert page.locator("#detected img, #detected script").count() == 0
 
 
-def test_a_short_text_is_too_short_to_say(page):
+def test_a_short_text_has_no_verdict(page):
     paste(page, "Hi.")
     verdict(page, "too short to say")
     page.fill("#detect-pasted textarea", "")
@@ -234,7 +234,7 @@ def test_a_short_text_is_too_short_to_say(page):
     assert page.locator("#detected .tok").count() == 0
 
 
-def test_a_file_is_read_and_what_is_no_text_is_refused(page, folder, lab):
+def test_a_text_file_is_read_and_a_binary_file_rejected(page, folder, lab):
     human = folder / "human.txt"
     human.write_text(passages()[0].text, encoding="utf-8")
     garbage = folder / "garbage.txt"
@@ -304,7 +304,7 @@ def test_synthid_is_detected_with_the_keys_of_its_column(browser, address, lab, 
         page.locator("#detected .notes", has_text=words).wait_for()
 
 
-def test_an_empty_lab_says_what_to_do(browser, address):
+def test_an_empty_page_says_what_to_do(browser, address):
     with opened(browser, address) as page:
         ready(page)
         tab(page, "Watermark")
@@ -322,12 +322,10 @@ def fits(page, width):
     tab(page, "Detect")
 
 
-def test_it_fits_a_wide_screen(page):
+def test_it_fits_wide_and_small_screens(page):
     fits(page, WIDE["width"])
-
-
-def test_it_fits_a_small_screen(browser, address):
-    size = {"width": 390, "height": 900}
-    with opened(browser, address, "?__theme=dark", viewport=size) as page:
-        run(page, GREEN)
-        fits(page, size["width"])
+    try:
+        page.set_viewport_size({"width": 390, "height": 900})
+        fits(page, 390)
+    finally:
+        page.set_viewport_size(WIDE)
