@@ -287,9 +287,9 @@ def test_the_description_of_early_exit_names_the_layer(lab):
     four, five = (
         form.configured(lab, early, length=0, threshold=None, layer=layer).about for layer in (4, 5)
     )
-    assert "first 2 layers" in early.about and "an exit that was trained" in early.about
-    assert "first 4 layers" in four and "an exit that was trained" in four
-    assert "first 5 layers" in five and "nobody trained" in five
+    assert "first 2 layers" in early.about and "an exit trained" in early.about
+    assert "first 4 layers" in four and "an exit trained" in four
+    assert "first 5 layers" in five and "without a trained exit" in five
 
 
 def test_a_link_restores_the_race_form(browser, address):
