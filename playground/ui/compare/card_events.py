@@ -34,7 +34,7 @@ from playground.ui.shared.events import GENERATION, QUICK, QUIET, Values, visito
 from playground.ui.shared.pages import App
 
 # One at a time: a dropdown may report a choice twice, and the second must see the first.
-_CARD_CHANGE: dict[str, Any] = {**QUIET, "concurrency_limit": 1, "concurrency_id": "deck"}
+_CARD_CHANGE: dict[str, Any] = {**QUIET, "concurrency_limit": 1, "concurrency_id": "cards"}
 
 ReadCards = Callable[[Values], CardList]
 

@@ -1,4 +1,4 @@
-"""A visitor's comparison: its columns, what each run was asked for, and where forks branch off."""
+"""A visitor's comparison: its columns, the arguments of each run, and where forks branch off."""
 
 from __future__ import annotations
 

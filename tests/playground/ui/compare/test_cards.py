@@ -181,24 +181,26 @@ def test_text_for_a_number_is_rejected_by_the_lab():
 
 
 def test_cards_keep_their_values_when_others_are_added_and_removed():
-    deck = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
-    deck = deck.set_values({1: {"temperature": 0.7, "top_k": None}}).add("greedy").remove(0)
-    assert [(card.key, card.strategy, card.values) for card in deck.cards] == [
+    card_list = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
+    card_list = (
+        card_list.set_values({1: {"temperature": 0.7, "top_k": None}}).add("greedy").remove(0)
+    )
+    assert [(card.key, card.strategy, card.values) for card in card_list.cards] == [
         (1, "sample", {"temperature": 0.7, "top_k": None}),
         (2, "greedy", {}),
     ]
-    assert hash(deck) != hash(deck.remove(2))
+    assert hash(card_list) != hash(card_list.remove(2))
 
 
 def test_a_card_key_is_never_reused():
-    deck = CardList().add("greedy").remove(0).add("greedy")
-    assert [card.key for card in deck.cards] == [1]
-    assert [card.key for card in deck.replaced((("greedy", {}),)).cards] == [2]
+    card_list = CardList().add("greedy").remove(0).add("greedy")
+    assert [card.key for card in card_list.cards] == [1]
+    assert [card.key for card in card_list.replaced((("greedy", {}),)).cards] == [2]
 
 
-def drawn(deck, lab):
+def drawn(card_list, lab):
     """The cards on a page, and the values of their controls as an event delivers them."""
-    row = on_a_page(lambda: cards.build_cards(deck, lab, LIMITS))
+    row = on_a_page(lambda: cards.build_cards(card_list, lab, LIMITS))
     fields = [field for card in row for field in card.controls.values()]
     return row, {field: field.value for field in fields}
 
@@ -253,10 +255,10 @@ def test_allow_custom_is_off_by_default(monkeypatch):
 
 
 def test_a_run_gets_only_changed_settings(lab):
-    deck = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
-    row, values = drawn(deck, lab)
+    card_list = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
+    row, values = drawn(card_list, lab)
     values[row[1].controls["top_p"]] = 0.9
-    taken = cards.read_cards(deck, row, values, lab)
+    taken = cards.read_cards(card_list, row, values, lab)
     assert cards.choices(taken, lab) == [
         ("greedy", {}),
         ("sample", {"temperature": 0.5, "top_p": 0.9}),
@@ -264,9 +266,9 @@ def test_a_run_gets_only_changed_settings(lab):
 
 
 def test_changing_the_strategy_keeps_common_settings_but_not_defaults(lab):
-    deck = CardList().add("sample", {"temperature": 0.5})
-    row, values = drawn(deck, lab)
-    switched = cards.read_cards(deck, row, values, lab).set_strategy(0, "beam_sample")
+    card_list = CardList().add("sample", {"temperature": 0.5})
+    row, values = drawn(card_list, lab)
+    switched = cards.read_cards(card_list, row, values, lab).set_strategy(0, "beam_sample")
     assert cards.choices(switched, lab) == [("beam_sample", {"temperature": 0.5})]
     assert switched.cards[0].values["top_k"] is None
 
@@ -279,29 +281,31 @@ def test_a_heading_lists_the_first_settings_and_those_given(lab):
 
 
 def test_cards_are_duplicated_and_moved():
-    deck = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5}), ("dola", {})))
-    twice = deck.duplicate(1)
+    card_list = CardList().replaced(
+        (("greedy", {}), ("sample", {"temperature": 0.5}), ("dola", {}))
+    )
+    twice = card_list.duplicate(1)
     assert [card.strategy for card in twice.cards] == ["greedy", "sample", "sample", "dola"]
     assert twice.cards[1].values == twice.cards[2].values == {"temperature": 0.5}
     assert len({card.key for card in twice.cards}) == 4
 
-    def order(deck):
-        return [card.key for card in deck.cards]
+    def order(card_list):
+        return [card.key for card in card_list.cards]
 
-    assert order(deck.move(2, -1)) == [0, 2, 1]
-    assert order(deck.move(0, 1)) == [1, 0, 2]
-    assert order(deck.move(0, -1)) == order(deck.move(2, 1)) == [0, 1, 2]
+    assert order(card_list.move(2, -1)) == [0, 2, 1]
+    assert order(card_list.move(0, 1)) == [1, 0, 2]
+    assert order(card_list.move(0, -1)) == order(card_list.move(2, 1)) == [0, 1, 2]
 
 
 def test_a_card_can_override_a_shared_setting(lab):
-    deck = CardList().replaced((("sample", {}), ("sample", {"repetition_penalty": "1.3"})))
-    row, values = drawn(deck, lab)
+    card_list = CardList().replaced((("sample", {}), ("sample", {"repetition_penalty": "1.3"})))
+    row, values = drawn(card_list, lab)
     assert "repetition_penalty" not in row[0].controls
     assert row[1].controls["repetition_penalty"].value == "1.3"
-    taken = cards.read_cards(deck, row, values, lab)
+    taken = cards.read_cards(card_list, row, values, lab)
     assert cards.choices(taken, lab) == [("sample", {}), ("sample", {"repetition_penalty": 1.3})]
     values[row[1].controls["repetition_penalty"]] = ""
-    assert cards.choices(cards.read_cards(deck, row, values, lab), lab) == [("sample", {})] * 2
+    assert cards.choices(cards.read_cards(card_list, row, values, lab), lab) == [("sample", {})] * 2
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.title)
@@ -322,8 +326,8 @@ def test_settings_that_need_another_one_are_shown_with_it(lab):
 
 @pytest.mark.parametrize(("typed", "shows"), [("7", 7), ("500", LIMITS.rows), ("many", 4), ("", 4)])
 def test_text_of_one_strategy_fits_the_slider_of_another(lab, typed, shows):
-    deck = CardList().add("sample", {"top_k": typed}).set_strategy(0, "contrastive_search")
-    [card], _ = drawn(deck, lab)
+    card_list = CardList().add("sample", {"top_k": typed}).set_strategy(0, "contrastive_search")
+    [card], _ = drawn(card_list, lab)
     assert card.controls["top_k"].value == shows
 
 

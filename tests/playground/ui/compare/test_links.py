@@ -44,8 +44,8 @@ def test_a_link_has_only_valid_characters():
 
 
 def test_empty_fields_are_left_out():
-    deck = CardList().replaced((("sample", {"top_p": 0.9, "min_p": None, "top_k": ""}),))
-    state = State.of("smollm2", "p", False, {"seed": 0, "stop_strings": ""}, deck, {})
+    card_list = CardList().replaced((("sample", {"top_p": 0.9, "min_p": None, "top_k": ""}),))
+    state = State.of("smollm2", "p", False, {"seed": 0, "stop_strings": ""}, card_list, {})
     assert state.shared == {"seed": 0}
     assert state.cards == (("sample", {"top_p": 0.9}),)
 

@@ -54,9 +54,9 @@ def test_each_preset_has_a_test():
 def test_settings_colours_and_tabs_are_valid(embedded, preset):
     assert preset.colour in COLOURS and preset.tab in TABS
     assert len(preset.cards) <= Limits().strategies
-    deck = CardList().replaced(preset.cards)
-    hash(deck)  # required by gr.State
-    for (id, given), (_, values) in zip(choices(deck, embedded), preset.cards, strict=True):
+    card_list = CardList().replaced(preset.cards)
+    hash(card_list)  # required by gr.State
+    for (id, given), (_, values) in zip(choices(card_list, embedded), preset.cards, strict=True):
         check(given, find(id).settings, Limits(), id)
         assert given.keys() <= values.keys()
 

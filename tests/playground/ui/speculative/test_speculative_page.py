@@ -240,7 +240,7 @@ def test_the_accepted_branch_of_a_tree_comes_before_discarded_tokens():
 
 
 def test_an_unavailable_drafter_shows_the_reason_in_its_lane():
-    drafter = Drafter("Nobody", "speculative", unavailable_reason="It has no draft.")
+    drafter = Drafter("Draft model", "speculative", unavailable_reason="It has no draft.")
     screen = LaneView((drafter,), 4)
     lane = Lane(drafter, error=drafter.unavailable_reason)
     screen.add(RaceUpdate(0, drafter, lane=lane))
