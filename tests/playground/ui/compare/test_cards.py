@@ -181,26 +181,24 @@ def test_text_for_a_number_is_rejected_by_the_lab():
 
 
 def test_cards_keep_their_values_when_others_are_added_and_removed():
-    card_list = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
-    card_list = (
-        card_list.set_values({1: {"temperature": 0.7, "top_k": None}}).add("greedy").remove(0)
-    )
-    assert [(card.key, card.strategy, card.values) for card in card_list.cards] == [
+    state = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
+    state = state.set_values({1: {"temperature": 0.7, "top_k": None}}).add("greedy").remove(0)
+    assert [(card.key, card.strategy, card.values) for card in state.cards] == [
         (1, "sample", {"temperature": 0.7, "top_k": None}),
         (2, "greedy", {}),
     ]
-    assert hash(card_list) != hash(card_list.remove(2))
+    assert hash(state) != hash(state.remove(2))
 
 
 def test_a_card_key_is_never_reused():
-    card_list = CardList().add("greedy").remove(0).add("greedy")
-    assert [card.key for card in card_list.cards] == [1]
-    assert [card.key for card in card_list.replaced((("greedy", {}),)).cards] == [2]
+    state = CardList().add("greedy").remove(0).add("greedy")
+    assert [card.key for card in state.cards] == [1]
+    assert [card.key for card in state.replaced((("greedy", {}),)).cards] == [2]
 
 
-def drawn(card_list, lab):
+def drawn(state, lab):
     """The cards on a page, and the values of their controls as an event delivers them."""
-    row = on_a_page(lambda: cards.build_cards(card_list, lab, LIMITS))
+    row = on_a_page(lambda: cards.build_cards(state, lab, LIMITS))
     fields = [field for card in row for field in card.controls.values()]
     return row, {field: field.value for field in fields}
 
@@ -255,10 +253,10 @@ def test_allow_custom_is_off_by_default(monkeypatch):
 
 
 def test_a_run_gets_only_changed_settings(lab):
-    card_list = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
-    row, values = drawn(card_list, lab)
+    state = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
+    row, values = drawn(state, lab)
     values[row[1].controls["top_p"]] = 0.9
-    taken = cards.read_cards(card_list, row, values, lab)
+    taken = cards.read_cards(state, row, values, lab)
     assert cards.choices(taken, lab) == [
         ("greedy", {}),
         ("sample", {"temperature": 0.5, "top_p": 0.9}),
@@ -266,9 +264,9 @@ def test_a_run_gets_only_changed_settings(lab):
 
 
 def test_changing_the_strategy_keeps_common_settings_but_not_defaults(lab):
-    card_list = CardList().add("sample", {"temperature": 0.5})
-    row, values = drawn(card_list, lab)
-    switched = cards.read_cards(card_list, row, values, lab).set_strategy(0, "beam_sample")
+    state = CardList().add("sample", {"temperature": 0.5})
+    row, values = drawn(state, lab)
+    switched = cards.read_cards(state, row, values, lab).set_strategy(0, "beam_sample")
     assert cards.choices(switched, lab) == [("beam_sample", {"temperature": 0.5})]
     assert switched.cards[0].values["top_k"] is None
 
@@ -281,31 +279,29 @@ def test_a_heading_lists_the_first_settings_and_those_given(lab):
 
 
 def test_cards_are_duplicated_and_moved():
-    card_list = CardList().replaced(
-        (("greedy", {}), ("sample", {"temperature": 0.5}), ("dola", {}))
-    )
-    twice = card_list.duplicate(1)
+    state = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5}), ("dola", {})))
+    twice = state.duplicate(1)
     assert [card.strategy for card in twice.cards] == ["greedy", "sample", "sample", "dola"]
     assert twice.cards[1].values == twice.cards[2].values == {"temperature": 0.5}
     assert len({card.key for card in twice.cards}) == 4
 
-    def order(card_list):
-        return [card.key for card in card_list.cards]
+    def order(state):
+        return [card.key for card in state.cards]
 
-    assert order(card_list.move(2, -1)) == [0, 2, 1]
-    assert order(card_list.move(0, 1)) == [1, 0, 2]
-    assert order(card_list.move(0, -1)) == order(card_list.move(2, 1)) == [0, 1, 2]
+    assert order(state.move(2, -1)) == [0, 2, 1]
+    assert order(state.move(0, 1)) == [1, 0, 2]
+    assert order(state.move(0, -1)) == order(state.move(2, 1)) == [0, 1, 2]
 
 
 def test_a_card_can_override_a_shared_setting(lab):
-    card_list = CardList().replaced((("sample", {}), ("sample", {"repetition_penalty": "1.3"})))
-    row, values = drawn(card_list, lab)
+    state = CardList().replaced((("sample", {}), ("sample", {"repetition_penalty": "1.3"})))
+    row, values = drawn(state, lab)
     assert "repetition_penalty" not in row[0].controls
     assert row[1].controls["repetition_penalty"].value == "1.3"
-    taken = cards.read_cards(card_list, row, values, lab)
+    taken = cards.read_cards(state, row, values, lab)
     assert cards.choices(taken, lab) == [("sample", {}), ("sample", {"repetition_penalty": 1.3})]
     values[row[1].controls["repetition_penalty"]] = ""
-    assert cards.choices(cards.read_cards(card_list, row, values, lab), lab) == [("sample", {})] * 2
+    assert cards.choices(cards.read_cards(state, row, values, lab), lab) == [("sample", {})] * 2
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.title)
@@ -326,8 +322,8 @@ def test_settings_that_need_another_one_are_shown_with_it(lab):
 
 @pytest.mark.parametrize(("typed", "shows"), [("7", 7), ("500", LIMITS.rows), ("many", 4), ("", 4)])
 def test_text_of_one_strategy_fits_the_slider_of_another(lab, typed, shows):
-    card_list = CardList().add("sample", {"top_k": typed}).set_strategy(0, "contrastive_search")
-    [card], _ = drawn(card_list, lab)
+    state = CardList().add("sample", {"top_k": typed}).set_strategy(0, "contrastive_search")
+    [card], _ = drawn(state, lab)
     assert card.controls["top_k"].value == shows
 
 

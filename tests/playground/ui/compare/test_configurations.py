@@ -40,9 +40,9 @@ def saved(config, folder, name="config.json"):
 
 @pytest.mark.parametrize("strategy", registered())
 def test_a_card_is_restored_from_its_file_or_a_warning_says_why_not(lab, tmp_path, strategy):
-    card_list = CardList().add(strategy)
+    state = CardList().add(strategy)
     shared = {"max_new_tokens": 7, "repetition_penalty": 1.3, "stop_strings": "a, b"}
-    files, words = to_files(card_list.cards, shared, "mine", lab)
+    files, words = to_files(state.cards, shared, "mine", lab)
     if not files:
         assert any(why in words[0] for why in ("cannot be written as", "is not allowed here"))
         return
@@ -50,18 +50,16 @@ def test_a_card_is_restored_from_its_file_or_a_warning_says_why_not(lab, tmp_pat
     [loaded] = load([saved(files["mine.json"], tmp_path)], lab)
     assert words == [] or f"selects {loaded.card[0].replace('_', ' ')}" in words[0]
     if not words:
-        assert choices(CardList().replaced((loaded.card,)), lab) == choices(card_list, lab)
+        assert choices(CardList().replaced((loaded.card,)), lab) == choices(state, lab)
     assert loaded.shared == shared
     assert loaded.warnings == ()
 
 
 def test_the_settings_of_a_card_are_restored(lab, tmp_path):
-    card_list = CardList().add(
-        "sample", {"temperature": 0.5, "top_k": 7, "num_return_sequences": 2}
-    )
-    files, _ = to_files(card_list.cards, {}, "mine", lab)
+    state = CardList().add("sample", {"temperature": 0.5, "top_k": 7, "num_return_sequences": 2})
+    files, _ = to_files(state.cards, {}, "mine", lab)
     [loaded] = load([saved(files["mine.json"], tmp_path)], lab)
-    assert choices(CardList().replaced((loaded.card,)), lab) == choices(card_list, lab)
+    assert choices(CardList().replaced((loaded.card,)), lab) == choices(state, lab)
 
 
 def test_a_watermark_is_restored_with_its_fields(lab, tmp_path):
