@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from engine.trace.deferred_writer import request_statistics
 from engine.trie.backend import Place
 from engine.trie.cell import Cell
 from engine.trie.evaluator import Evaluator
-from engine.trie.node import Continuation
+from engine.trie.node import Continuation, Node
 
 log = logging.getLogger(__name__)
 
@@ -125,22 +125,27 @@ def _send(evaluated: _Evaluated) -> None:
             )
             for (node, *tokens), cell in zip(live.continuations, cells, strict=True)
         ]
-        paths = _distinct_paths(live.continuations)
-        for evaluator, own in paths.items():
-            live.run.charge(evaluator, len(own))
-        answers[live], live.idle = nodes, not paths
+        evaluated_nodes = _count_nodes(live.continuations, cells)
+        for evaluator, count in evaluated_nodes.items():
+            live.run.charge(evaluator, count)
+        answers[live], live.idle = nodes, not evaluated_nodes
     _resume(answers)
 
 
-def _distinct_paths(
-    continuations: Sequence[Continuation],
-) -> dict[Evaluator, set[Continuation]]:
-    """The nodes that each model evaluates for a run; a continuation without tokens is free."""
-    paths: dict[Evaluator, set[Continuation]] = defaultdict(set)
-    for node, *tokens in continuations:
-        for end in range(1, len(tokens) + 1):
-            paths[node.evaluator].add((node, *tokens[:end]))
-    return paths
+def _count_nodes(
+    continuations: Sequence[Continuation], cells: Sequence[Cell]
+) -> Counter[Evaluator]:
+    """How many nodes each model evaluates for a run: those of common paths count once, and a
+    continuation without tokens is free."""
+    counts: Counter[Evaluator] = Counter()
+    seen: set[tuple[Node, Cell]] = set()
+    for (node, *_), end in zip(continuations, cells, strict=True):
+        cell: Cell | None = end
+        while cell is not None and cell is not node.cell and (node, cell) not in seen:
+            seen.add((node, cell))
+            counts[node.evaluator] += 1
+            cell = cell.parent
+    return counts
 
 
 def _resume(answers: Mapping[_LiveRun, Any]) -> None:

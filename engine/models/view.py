@@ -72,46 +72,52 @@ class Fingerprint:
     """Tells whether a model has changed: its modules, hooks, weights, and some of their numbers.
 
     A write through ``weight.data`` leaves no mark on a tensor, so numbers are compared as well.
+    Checked before every comparison, so everything that can be prepared is.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self._modules = [ref(module) for module in model.modules()]
-        self._state = _state(model)
-        self._numbers = _numbers(model)
+        self._attention = attention_of(model)
+        # Weak references: a model may be forgotten although its fingerprint is kept.
+        self._modules = [(ref(module), _state(module)) for module in model.modules()]
+        self._slices = _slices(model)
+        self._numbers = [torch.cat(slices) for slices in self._slices]
 
     def matches(self, model: PreTrainedModel) -> bool:
-        """Whether the model is as it was."""
-        modules = list(model.modules())
-        return (
-            len(modules) == len(self._modules)
-            and all(known() is module for known, module in zip(self._modules, modules, strict=True))
-            and _state(model) == self._state
-            and all(map(torch.equal, _numbers(model), self._numbers))
+        """Whether the model is as it was. The first module is the model itself."""
+        if self._modules[0][0]() is not model or self._attention != attention_of(model):
+            return False
+        for known, state in self._modules:
+            module = known()
+            if module is None or _state(module) != state:
+                return False
+        return all(
+            torch.equal(torch.cat(slices), numbers)
+            for slices, numbers in zip(self._slices, self._numbers, strict=True)
         )
 
 
-def _state(model: PreTrainedModel) -> list[Any]:
-    """What can be compared of modules and tensors without reading any numbers."""
-    hooks = [
-        (type(module), [*module._forward_pre_hooks], [*module._forward_hooks])
-        for module in model.modules()
-    ]
-    tensors = [
+def _state(module: nn.Module) -> tuple[Any, ...]:
+    """What can be compared of one module without reading any numbers."""
+    # private: nn.Module keeps these dictionaries; its public methods walk the whole tree, which
+    # takes longer than a forward pass on a GPU.
+    found = (*module._parameters.values(), *module._buffers.values())
+    tensors = [tensor for tensor in found if tensor is not None]
+    return (
+        type(module),
+        *map(id, module._modules.values()),
+        *module._forward_pre_hooks,
+        *module._forward_hooks,
         # Tensors made in inference mode count no versions.
-        (each.data_ptr(), each.shape, each.dtype, 0 if each.is_inference() else each._version)
-        for each in _tensors(model)
-    ]
-    return [hooks, tensors, attention_of(model)]
+        *((id(t), t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors),
+    )
 
 
-def _numbers(model: nn.Module) -> list[Tensor]:
-    """Some numbers of every weight, one tensor for each device and dtype."""
+def _slices(model: nn.Module) -> list[list[Tensor]]:
+    """Every so many numbers of each weight, as views; one list for each device and dtype."""
     found: dict[tuple[torch.device, torch.dtype], list[Tensor]] = defaultdict(list)
-    for tensor in _tensors(model):
+    for tensor in (*model.parameters(), *model.buffers()):
         if not tensor.is_meta:
-            found[tensor.device, tensor.dtype].append(tensor.detach().reshape(-1)[::STRIDE])
-    return [torch.cat(slices) for slices in found.values()]
-
-
-def _tensors(model: nn.Module) -> list[Tensor]:
-    return [*model.parameters(), *model.buffers()]
+            # A view also of a transposed weight, whose memory is in another order.
+            dense = tensor.detach() if tensor.is_contiguous() else tensor.detach().mT
+            found[tensor.device, tensor.dtype].append(dense.reshape(-1)[::STRIDE])
+    return list(found.values())
