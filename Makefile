@@ -1,6 +1,8 @@
 # make run          installs what the page needs and starts it
 # make test         ruff, mypy, the scripts' checks and all tests
 # make test-oldest  the engine's tests on the oldest supported transformers
+# make docs         builds the documentation into site/
+# make screenshots  takes the screenshots of README and docs from the page
 # make bench        the benchmarks
 
 # The first Python that is new enough; a name on the path may exist and still not start.
@@ -13,7 +15,7 @@ INSTALL := $(BIN)/python $(PIP_INSTALL)
 # One thread per worker: two workers on two cores. The slowest tests are listed at the end.
 PYTEST := -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 
-.PHONY: run test test-oldest check browser npm bench clean
+.PHONY: run test test-oldest check docs screenshots browser npm bench clean
 
 run: .venv/run
 	$(BIN)/python app.py
@@ -37,6 +39,13 @@ check: .venv/test node_modules
 	npm run --silent lint
 	npm run --silent types
 
+# Needs no network once its environment is there; every warning is an error.
+docs: .venv-docs/done
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+
+screenshots: .venv/test browser
+	$(BIN)/python tools/screenshots.py
+
 bench: .venv/test browser
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/tick.py
@@ -48,7 +57,7 @@ bench: .venv/test browser
 	$(BIN)/python benchmarks/page.py
 
 clean:
-	rm -rf .venv .venv-oldest node_modules
+	rm -rf .venv .venv-oldest .venv-docs node_modules site
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed. Install it, or run: make PYTHON=path"; exit 1; }
@@ -71,6 +80,13 @@ clean:
 
 .venv-oldest/test: requirements-oldest.txt | .venv-oldest/bin/python
 	.venv-oldest/bin/python $(PIP_INSTALL) -r requirements-oldest.txt
+	@touch $@
+
+.venv-docs/bin/python:
+	$(PYTHON) -m venv .venv-docs
+
+.venv-docs/done: requirements-docs.txt | .venv-docs/bin/python
+	.venv-docs/bin/python $(PIP_INSTALL) -r requirements-docs.txt
 	@touch $@
 
 # The tests need Chromium.

@@ -118,6 +118,7 @@ def _slices(model: nn.Module) -> list[list[Tensor]]:
     for tensor in (*model.parameters(), *model.buffers()):
         if not tensor.is_meta:
             # A view also of a transposed weight, whose memory is in another order.
-            dense = tensor.detach() if tensor.is_contiguous() else tensor.detach().mT
+            transposed = tensor.ndim > 1 and not tensor.is_contiguous()
+            dense = tensor.detach().mT if transposed else tensor.detach()
             found[tensor.device, tensor.dtype].append(dense.reshape(-1)[::STRIDE])
     return list(found.values())

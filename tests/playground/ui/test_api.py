@@ -279,15 +279,14 @@ def test_mcp_tools_return_json_and_report_errors(address, client):
     assert "did you mean 'greedy'?" in refused.content[0].text
 
 
-def test_the_examples_of_the_readme_run_as_written(address, capsys):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.split("## From another program\n")[1].split("\n## ")[0]
-    section = section.replace("http://127.0.0.1:7860", address.rstrip("/"))
-    exec(section.split("```python\n")[1].split("```")[0], {})
+def test_documented_examples_run_as_written(address, capsys):
+    page = (ROOT / "docs" / "http-api.md").read_text(encoding="utf-8")
+    page = page.replace("http://127.0.0.1:7860", address.rstrip("/"))
+    exec(page.split("```python\n")[1].split("```")[0], {})
     printed = capsys.readouterr().out
     assert "greedy" in printed
     assert "length" in printed
-    config = json.loads(section.split("```json\n")[1].split("```")[0])
+    config = json.loads(page.split("```json\n")[1].split("```")[0])
     assert config["mcpServers"]["playground"]["url"] == f"{address}gradio_api/mcp/"
 
 

@@ -5,7 +5,6 @@ import io
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -305,13 +304,3 @@ def test_calibrate_command_prints_a_table_and_writes_files(lab, monkeypatch, tmp
     for wrong, words in (("--scheme=left", "unknown scheme"), ("--lengths=1.5", "--lengths is")):
         assert main(["calibrate", wrong]) == 2
         assert words in capsys.readouterr().err
-
-
-def test_watermark_example_of_the_readme_runs(lab, monkeypatch, tmp_path, capsys):
-    readme = Path(__file__).parents[3].joinpath("README.md").read_text(encoding="utf-8")
-    section = readme.split("## Watermarks: how sure is a detector?\n")[1]
-    monkeypatch.setattr("playground.Playground", lambda: lab)
-    monkeypatch.setenv("DECODING_PLAYGROUND_CACHE", str(tmp_path))
-    exec(section.split("```python\n")[1].split("```")[0], {})
-    *_, area = capsys.readouterr().out.split()
-    assert 0 <= float(area) <= 1

@@ -1,0 +1,120 @@
+"""Takes the screenshots of README and documentation from the real page: ``make screenshots``.
+
+Starts the page on the embedded model, drives it in headless Chromium and writes WebP files to
+``docs/images``.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+IMAGES = ROOT / "docs" / "images"
+SIZE = {"width": 1400, "height": 1000}
+LARGEST = 200_000  # bytes of one file
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+MINUTE = 60_000  # milliseconds
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """The page on the embedded model, at the address given."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen([sys.executable, "app.py", "--port", str(port)], cwd=ROOT)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(address)
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait_for(address: str) -> None:
+    until = monotonic() + 180
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=5).close()
+            return
+        except OSError:
+            if monotonic() > until:
+                raise
+            sleep(0.5)
+
+
+def run_preset(page: Page, title: str) -> None:
+    """Fill in a preset and run it to its end."""
+    page.get_by_role("button", name=title, exact=True).click()
+    page.wait_for_selector("#run:not([disabled])", timeout=2 * MINUTE)
+    page.wait_for_timeout(1000)
+    page.click("#run")
+    page.wait_for_selector("#stop:not([disabled])", timeout=MINUTE)
+    page.wait_for_selector("#run:not([disabled])", timeout=5 * MINUTE)
+
+
+def open_tab(page: Page, title: str) -> None:
+    """Open a tab below the columns."""
+    page.get_by_role("tab", name=title, exact=True).click()
+    page.wait_for_timeout(2000)
+
+
+def save(page: Page, name: str, selector: str) -> None:
+    """Save the screen, scrolled so that an element is at its top."""
+    page.evaluate(
+        "selector => { document.querySelector(selector).scrollIntoView(); scrollBy(0, -12); }",
+        selector,
+    )
+    page.wait_for_timeout(500)
+    shot = Image.open(io.BytesIO(page.screenshot()))
+    for quality in range(90, 20, -10):
+        shot.save(IMAGES / f"{name}.webp", quality=quality, method=6)
+        if (IMAGES / f"{name}.webp").stat().st_size < LARGEST:
+            return
+    raise RuntimeError(f"{name}.webp is larger than {LARGEST} bytes")
+
+
+def main() -> None:
+    """Take all screenshots."""
+    browser_path = next(filter(None, map(shutil.which, BROWSERS)))
+    IMAGES.mkdir(exist_ok=True)
+    with served() as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page(viewport=SIZE)  # type: ignore[arg-type]  # a TypedDict
+        page.goto(address)
+        page.wait_for_selector("#run:not([disabled])", timeout=5 * MINUTE)
+        run_preset(page, "The likeliest text repeats itself")
+        page.locator("#live .token").nth(5).click()
+        open_tab(page, "Step")
+        save(page, "compare", "#live")
+        run_preset(page, "Beams look ahead")
+        open_tab(page, "Tree")
+        save(page, "tree", "#tabs")
+        run_preset(page, "A watermark you cannot see")
+        open_tab(page, "Watermark")
+        save(page, "watermark", "#tabs")
+        open_tab(page, "Speculative")
+        page.click("#spec-race")
+        page.wait_for_selector("#spec-stop:not([disabled])", timeout=MINUTE)
+        page.wait_for_selector("#spec-stop[disabled]", timeout=10 * MINUTE)
+        save(page, "speculative", "#tabs")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
