@@ -29,7 +29,7 @@ from benchmarks.random_model import VOCABULARY, random_model
 from engine.accel.accelerated_pool import Accelerations, accelerate, accelerated_pool
 from engine.models.model import Model
 from engine.models.view import view_of
-from engine.trie.backend import Reading
+from engine.trie.backend import NodeOutput
 from playground import Playground
 
 # isort: split
@@ -113,12 +113,12 @@ def measured(
     }
 
 
-def bare(logits: Tensor, hidden: Tensor | None = None, width: int | None = None) -> Reading:
+def bare(logits: Tensor, hidden: Tensor | None = None, width: int | None = None) -> NodeOutput:
     """Outputs with nothing but the logits."""
     nothing = logits.new_empty(len(logits), 0)
     logits = logits.float()
     states = nothing[..., None] if hidden is None else hidden
-    return Reading(logits, nothing, nothing, nothing, nothing, nothing, states)
+    return NodeOutput(logits, nothing, nothing, nothing, nothing, nothing, states)
 
 
 class Ticking:

@@ -371,7 +371,7 @@ class Run:
         if not self.writer.deferred or self._processors or count > TOP or len(readings) > 1:
             return None
         reading = readings.pop()
-        yield from fetch(reading.asked)
+        yield from fetch(reading.host_summary)
         best = reading.best.rows([node.place.row for node in nodes])
         self._last = _LastScores(nodes, _known_scores(nodes, KnownStatistics(best)))
         return best

@@ -18,7 +18,7 @@ from engine.accel.graphs import ROWS, Graphs, bucket, recordable
 from engine.accel.grouped_attention import group
 from engine.accel.kernels import kernels
 from engine.accel.packed_linear import layout_for, pack
-from engine.trie.backend import Place, Reading, Unnamed
+from engine.trie.backend import NodeOutput, Place, Unnamed
 from engine.trie.cell import Cell
 from engine.trie.pool import Pool
 from engine.trie.slots import PADDING
@@ -80,7 +80,7 @@ def accelerated_pool(
         return Pool(view, positions, vocabulary)
     fused = "fused layers" in found.used
     module = kernels("triton_statistics", there=fused and view.device.type == "cuda")
-    read = module.read if module else Reading.of
+    read = module.read if module else NodeOutput.of
     return GraphPool(view, positions, vocabulary, capacity=CAPACITY, read=read)
 
 
@@ -88,7 +88,7 @@ class GraphPool(Pool):
     """A pool whose passes over a few cells are recorded as CUDA graphs, in buckets of shapes."""
 
     def __init__(self, model: PreTrainedModel, *args: Any, **kwargs: Any) -> None:
-        self.graphs = Graphs[Reading](model.device)
+        self.graphs = Graphs[NodeOutput](model.device)
         super().__init__(model, *args, **kwargs)
 
     def evaluate(
@@ -138,12 +138,12 @@ class GraphPool(Pool):
         see `_recorded_pass`. Rows are padded to a shape that is recorded."""
         cells.reading = self._play(table, None).copy()
 
-    def _play(self, table: Tensor, early: PreTrainedModel | None) -> Reading:
+    def _play(self, table: Tensor, early: PreTrainedModel | None) -> NodeOutput:
         self._plan.visible = self._visible()
         shape = (table.shape[1], self._plan.visible, early)
         return self.graphs.play(partial(self._recorded_pass, early=early), shape, table)
 
-    def _recorded_pass(self, table: Tensor, early: PreTrainedModel | None) -> Reading:
+    def _recorded_pass(self, table: Tensor, early: PreTrainedModel | None) -> NodeOutput:
         """A pass on the device, the same kernels whatever the values.
 
         The table has, for each query, its token, its depth, its slot and the slot of the ancestor

@@ -30,13 +30,12 @@ def kernels(name: str, *, there: bool = True) -> Any:
         return None
 
 
-def tried(few: T, many: T, attempt: Callable[[T], None], what: str) -> T:
-    """The implementation in few Triton kernels if an attempt with it succeeds, else the reference
-    in many torch kernels."""
+def checked(fused: T, reference: T, check: Callable[[T], None], what: str) -> T:
+    """The implementation in Triton kernels if it passes a check, else the reference in torch."""
     try:
-        attempt(few)
+        check(fused)
     except Exception as error:  # a GPU or its Triton may fail in many ways
         failures[what] = str(error)
-        log.warning("%s in many kernels, the few have failed: %s", what, error)
-        return many
-    return few
+        log.warning("%s in torch, the Triton kernels failed: %s", what, error)
+        return reference
+    return fused

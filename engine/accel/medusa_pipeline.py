@@ -23,11 +23,11 @@ from torch.nn.functional import pad
 from engine.accel.accelerated_pool import GraphPool
 from engine.accel.graphs import ROWS, bucket
 from engine.accel.host_future import HostFuture, fetch, record_event
-from engine.accel.kernels import kernels, tried
+from engine.accel.kernels import checked, kernels
 from engine.drafting.draft_tree import DraftTree, TreeDrafter, tree_of
 from engine.drafting.tree_size import START, TreeSize
 from engine.errors import PlaygroundError
-from engine.trie.backend import Best, Place, Reading, Unnamed, after_layers, parts
+from engine.trie.backend import Best, NodeOutput, Place, Unnamed, after_layers, parts
 from engine.trie.cell import Cell
 from engine.trie.node import Node
 from engine.trie.pool import ancestor_rows
@@ -124,7 +124,7 @@ class MedusaPipeline:
             self._round = launched = self._launch(reading, rows, table, cells)
             pool.evaluate_ahead(cells, launched.table)
         packed = yield from fetch(launched.result)
-        count, shape = len(nodes), (rows, *reading.told.shape[1:])
+        count, shape = len(nodes), (rows, *reading.summary.shape[1:])
         ends = accumulate([rows, rows, START, rows, prod(shape)])
         own, given, start, higher, best, columns = packed.tensor_split([*ends])
         tree = tree_of(columns.view(5, -1).tolist(), self._size.min_probability)
@@ -150,7 +150,7 @@ class MedusaPipeline:
             )
         )
 
-    def _launch(self, reading: Reading, rows: int, table: Tensor, cells: Unnamed) -> _Round:
+    def _launch(self, reading: NodeOutput, rows: int, table: Tensor, cells: Unnamed) -> _Round:
         """Verify the tree in the first rows of an output and draft the next one, as one graph."""
         heads, size, device = self._heads, self._size, reading.logits.device
         slots = [*cells.slots, *[PADDING] * (bucket(len(cells.slots)) - len(cells.slots))]
@@ -251,7 +251,7 @@ class _Steps(NamedTuple):
 IN_TORCH = _Steps(_walk, _lay_out)
 
 
-_OUTPUTS = ("logits", "told", "top_tokens", "log_probs", "hidden")  # of a forward pass
+_OUTPUTS = ("logits", "summary", "top_tokens", "log_probs", "hidden")  # of a forward pass
 
 
 class _Result(NamedTuple):
@@ -288,7 +288,7 @@ def _steps(device: torch.device) -> _Steps:
     if ours is None:
         return IN_TORCH
     fused = _Steps(lambda *inputs: Walk(*ours.walk(*inputs)), ours.lay_out)
-    return tried(fused, IN_TORCH, partial(_try, device=device), "trees are verified and laid out")
+    return checked(fused, IN_TORCH, partial(_try, device=device), "trees are verified and laid out")
 
 
 @torch.inference_mode()

@@ -1,9 +1,8 @@
-"""A tree of drafts in few kernels: what draft heads find most probable, level by level.
+"""Draft trees in few Triton kernels: the most probable tokens of the draft heads, level by level.
 
-The same as `draft_tree` grows in torch, where all of the time is the way from one small kernel to
-the next. Every token that is met has a number, by which a kernel finds what those before it wrote,
-so that nothing is put in order, joined or looked up in between. Knows Triton, which comes with
-torch for CUDA, and the network of the heads. Refuses to know heads that have another one.
+Computes what `drafting.draft_tree` computes in torch, where launching many small kernels takes all
+of the time. Every token has a number, by which a kernel finds the results of earlier kernels, so
+nothing has to be sorted, joined or looked up in between. For the network of `drafting.heads` only.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from engine.drafting.tree_size import MAX_CHILDREN, TreeSize, breadth
 
 LONG = 16_384  # logits that eight warps have room for
 EPSILON = torch.finfo(torch.float32).eps  # torch's own, for numbers of sixteen bits too
-REFERENCE = tl.constexpr(MAX_CHILDREN)
-BLOCK = tl.constexpr(32)  # logits of which the highest is remembered: as many as a warp has threads
+CHILDREN = tl.constexpr(MAX_CHILDREN)
+BLOCK = tl.constexpr(32)  # logits whose maximum is stored: one per thread of a warp
 ENDS = tl.constexpr(16)  # end tokens that are compared at once
 SHARE = tl.constexpr(16)  # of what is put in order, for one block of threads
 LAST = tl.constexpr(2**31 - 1)  # the highest place there may be
@@ -110,8 +109,8 @@ def _best(row, most, size, children, BLOCKS: tl.constexpr):
 
     A block is every so manyth logit: a warp has one of each, and needs no other to find the best.
     """
-    block, child = tl.arange(0, BLOCKS), tl.arange(0, REFERENCE)
-    best = tl.full([REFERENCE], NOTHING, tl.int64)
+    block, child = tl.arange(0, BLOCKS), tl.arange(0, CHILDREN)
+    best = tl.full([CHILDREN], NOTHING, tl.int64)
     for place in range(children):
         key = tl.max(most, 0)
         best = tl.where(child == place, key, best)
@@ -126,7 +125,7 @@ def _best(row, most, size, children, BLOCKS: tl.constexpr):
 @triton.jit
 def _among(tokens, ends, count):
     """Whether tokens are among the ends."""
-    found = tl.zeros([REFERENCE], tl.int32)
+    found = tl.zeros([CHILDREN], tl.int32)
     for start in range(0, count, ENDS):
         place = start + tl.arange(0, ENDS)
         end = tl.load(ends + place, mask=place < count, other=-1)
@@ -152,7 +151,7 @@ def _look(
     BLOCKS: tl.constexpr,
     FIRST: tl.constexpr,
 ) -> None:
-    path, child = tl.program_id(0), tl.arange(0, REFERENCE)
+    path, child = tl.program_id(0), tl.arange(0, CHILDREN)
     row, there = logits + path * size, child < children
     place = tl.arange(0, BLOCK)[:, None] * BLOCKS + tl.arange(0, BLOCKS)[None, :]
     x = _logits(row, place, size)
@@ -166,9 +165,9 @@ def _look(
     at = start + path * children + child
     tl.store(tokens + at, token, mask=there)
     tl.store(own + at, way, mask=there)
-    parent = tl.full([REFERENCE], -1, tl.int32)
+    parent = tl.full([CHILDREN], -1, tl.int32)
     if not FIRST:
-        parent = tl.zeros([REFERENCE], tl.int32) + tl.load(chosen + path)
+        parent = tl.zeros([CHILDREN], tl.int32) + tl.load(chosen + path)
         way += tl.load(open + parent)
     tl.store(parents + at, parent, mask=there)
     tl.store(ways + at, way, mask=there)

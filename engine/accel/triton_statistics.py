@@ -1,4 +1,4 @@
-"""The statistics of `Reading.of` as Triton kernels that read each row of logits twice.
+"""The statistics of `NodeOutput.of` as Triton kernels that read each row of logits twice.
 
 torch reads a row once for every statistic.
 """
@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.trie.backend import BLOCK, TOP, Reading
+from engine.trie.backend import BLOCK, TOP, NodeOutput
 
 CHUNK = 4096  # tokens of one block of threads
 
@@ -86,7 +86,7 @@ def _top_tokens(
     highest,
     spread,
     top,
-    told,  # (rows, 2, TOP + 1) the same and their log-probabilities, then both entropies
+    summary,  # (rows, 2, TOP + 1) the same and their log-probabilities, then both entropies
     entropy,
     varentropy,
     size,
@@ -101,7 +101,7 @@ def _top_tokens(
     number, of_row = tl.arange(0, CHUNKS), tl.arange(0, BLOCKS)
     shares = tl.load(spread + row * chunks + number, mask=number < chunks, other=0.0)
     tl.store(varentropy + row, tl.sum(shares, 0))
-    tokens, numbers = told + row * 2 * (TOP + 1), told + (row * 2 + 1) * (TOP + 1)
+    tokens, numbers = summary + row * 2 * (TOP + 1), summary + (row * 2 + 1) * (TOP + 1)
     tl.store(tokens + TOP, tl.load(entropy + row).to(tl.float64))
     tl.store(numbers + TOP, tl.sum(shares, 0).to(tl.float64))
     most = tl.load(highest + row * blocks + of_row, mask=of_row < blocks, other=-float("inf"))
@@ -121,7 +121,7 @@ def _top_tokens(
         most = tl.where(of_row == block, left, most)
 
 
-def read(given: Tensor, hidden: Tensor | None = None, width: int | None = None) -> Reading:
+def read(given: Tensor, hidden: Tensor | None = None, width: int | None = None) -> NodeOutput:
     """The statistics of logits, (rows, vocab), cut or padded to ``width`` tokens."""
     if width is not None and width != given.shape[-1]:
         given = pad(given, (0, width - given.shape[-1]), value=-torch.inf)
@@ -136,7 +136,7 @@ def read(given: Tensor, hidden: Tensor | None = None, width: int | None = None) 
     entropy, varentropy = logits.new_empty(2, rows)
     top = torch.empty(rows, min(TOP, size), dtype=torch.long, device=given.device)
     hidden = logits.new_empty(rows, 0, 0) if hidden is None else hidden
-    told = logits.new_empty(rows, 2, top.shape[1] + 1, dtype=torch.float64)
+    summary = logits.new_empty(rows, 2, top.shape[1] + 1, dtype=torch.float64)
     _reduce_chunks[rows, chunks](
         given, logits, highest, sums, size, CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8
     )
@@ -149,7 +149,7 @@ def read(given: Tensor, hidden: Tensor | None = None, width: int | None = None) 
         highest,
         spread,
         top,
-        told,
+        summary,
         entropy,
         varentropy,
         size,
@@ -161,4 +161,4 @@ def read(given: Tensor, hidden: Tensor | None = None, width: int | None = None) 
         TOP=top.shape[1],
         num_warps=1,
     )
-    return Reading(logits, log_probs, entropy, varentropy, top, told, hidden)
+    return NodeOutput(logits, log_probs, entropy, varentropy, top, summary, hidden)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from engine.accel.graphs import Graphs
-from engine.accel.kernels import kernels, tried
+from engine.accel.kernels import checked, kernels
 from engine.drafting.heads import Heads
 from engine.drafting.tree_size import MAX_CHILDREN, TreeSize, breadth
 
@@ -98,7 +98,7 @@ def _grow_with(heads: Heads) -> Callable[..., Tensor]:
     if ours is None:
         return _grow
     fused: Callable[..., Tensor] = ours.grown
-    return tried(fused, _grow, partial(_try, heads), "drafts are made")
+    return checked(fused, _grow, partial(_try, heads), "drafts are made")
 
 
 @torch.inference_mode()

@@ -28,7 +28,7 @@ from engine.models.model import Model
 from engine.trace.distributions import Observation, Stage, observe, processor_name, without_model
 from engine.trace.recorder import Recorder
 from engine.trace.token_text import TokenDecoder
-from engine.trie.backend import Reading
+from engine.trie.backend import NodeOutput
 from engine.watermark.green_list import green_notes
 
 KEPT = 64  # captures kept until it is known which token followed them
@@ -218,11 +218,11 @@ class CodeCapture:
         logits, stages, picks = capture.logits, list(capture.stages), [(0, token)]
         if logits is None:
             given, *rest = stages
-            [observed] = observe(Reading.of(given.scores), rest, picks, self._token_decoder)
+            [observed] = observe(NodeOutput.of(given.scores), rest, picks, self._token_decoder)
             return without_model(observed, given)
         if stages and torch.allclose(stages[0].scores.softmax(-1), logits.softmax(-1), atol=1e-6):
             stages.pop(0)  # the code gave the processors the model's own distribution
-        [observed] = observe(Reading.of(logits), stages, picks, self._token_decoder)
+        [observed] = observe(NodeOutput.of(logits), stages, picks, self._token_decoder)
         return observed
 
     def _green(self, capture: Capture, token: int) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from engine.trace.lazy_tuple import LazyTuple
 from engine.trace.statistics import Picks, RowProbabilities, Statistics, StatisticsRequest
 from engine.trace.token_text import TokenDecoder
 from engine.trace.types import Candidate, Distribution
-from engine.trie.backend import Place, Reading
+from engine.trie.backend import NodeOutput, Place
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Observation:
 
 
 def observe(
-    reading: Reading, stages: Sequence[Stage], picks: Picks, token_decoder: TokenDecoder
+    reading: NodeOutput, stages: Sequence[Stage], picks: Picks, token_decoder: TokenDecoder
 ) -> list[Observation]:
     """Observe picked tokens in the rows they were picked from."""
     places = [Place(reading, row) for row in range(len(reading.logits))]

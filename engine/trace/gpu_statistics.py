@@ -31,7 +31,7 @@ from engine.trace.statistics import (
     picked_by_row,
     picked_rows,
 )
-from engine.trie.backend import TOP, Reading
+from engine.trie.backend import TOP, NodeOutput
 
 ROWS = 64  # most rows that a captured graph computes: it keeps a copy of its inputs
 CAPTURED = 16  # most graphs, for the same reason
@@ -184,10 +184,10 @@ def _tables(
     return tuple(tables)
 
 
-def _spans(requests: Sequence[StatisticsRequest]) -> dict[Reading, range]:
+def _spans(requests: Sequence[StatisticsRequest]) -> dict[NodeOutput, range]:
     """The rows of each reading to take along: all of a small one, because the requested rows change
     with every tick; of a large one those requested and the rows between them."""
-    spans: dict[Reading, range] = {}
+    spans: dict[NodeOutput, range] = {}
     for place in (place for request in requests for place in request.places):
         reading, row, every = place.reading, place.row, range(len(place.reading.logits))
         span = spans.get(reading, every if len(every) <= ROWS else range(row, row + 1))
@@ -199,7 +199,7 @@ def _indices(
     requests: Sequence[StatisticsRequest],
     picked: Sequence[list[list[int]]],
     tables: Sequence[_Table],
-    spans: Mapping[Reading, range],
+    spans: Mapping[NodeOutput, range],
 ) -> Tensor:
     """For each table the indices of its rows among the spans, then the tokens picked there, as one
     tensor on the host."""
@@ -219,7 +219,9 @@ def _indices(
 
 
 def _inputs(
-    requests: Sequence[StatisticsRequest], tables: Sequence[_Table], spans: Mapping[Reading, range]
+    requests: Sequence[StatisticsRequest],
+    tables: Sequence[_Table],
+    spans: Mapping[NodeOutput, range],
 ) -> list[Tensor]:
     """The tensors to compute from: the fields of each reading, then the stages of each table."""
     read = []
@@ -247,7 +249,7 @@ def _compute_batch(
         rows, picked, rest = rest.tensor_split([table.rows, table.rows * (1 + table.width)])
         named = {name: field[rows] for name, field in zip(_FIELDS, fields, strict=True)}
         nothing = named["logits"].new_empty(0)
-        reading = Reading(**named, told=nothing, hidden=nothing)
+        reading = NodeOutput(**named, summary=nothing, hidden=nothing)
         scores = [torch.cat(list(islice(stages, len(table.requests)))) for _ in range(table.stages)]
         computed.append(compute_tables(picked.view(-1, table.width), reading, *scores))
     flat = [part.flatten(1).double() for parts in computed for part in parts]

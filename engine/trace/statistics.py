@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.trie.backend import TOP, Best, Place, Reading, entropy, gather, most
+from engine.trie.backend import TOP, Best, NodeOutput, Place, entropy, gather, most
 
 FEW = 64  # where no more tokens than this are left, only they are read instead of the whole row
 BEYOND = 1e30  # further from 0 than any log-probability
@@ -129,7 +129,7 @@ def compute(request: StatisticsRequest) -> Statistics:
     )
 
 
-def compute_tables(picked: Tensor, reading: Reading, *stages: Tensor) -> list[Tensor]:
+def compute_tables(picked: Tensor, reading: NodeOutput, *stages: Tensor) -> list[Tensor]:
     """All statistics of some rows as tables on their device, without a look at any value."""
     before = log_probs_before(reading, stages)
     final = final_of(stages[-1], few=False) if stages else None
@@ -166,7 +166,7 @@ def _by_row(
     return dict(zip(rows, probabilities, strict=True))
 
 
-def log_probs_before(reading: Reading, stages: Sequence[Tensor]) -> list[Tensor]:
+def log_probs_before(reading: NodeOutput, stages: Sequence[Tensor]) -> list[Tensor]:
     """The log-probabilities that each stage was given, (rows, vocab); without stages, the model's
     own."""
     return [reading.log_probs, *(scores.log_softmax(-1) for scores in stages[:-1])]
@@ -214,7 +214,7 @@ def picked_by_row(request: StatisticsRequest) -> list[list[int]]:
     return [ids + [-1] * (widest - len(ids)) for ids in picked]
 
 
-def recorded_tokens(reading: Reading, final: Final | None, picked: Tensor) -> Tensor:
+def recorded_tokens(reading: NodeOutput, final: Final | None, picked: Tensor) -> Tensor:
     """For every row its picks and the most probable tokens, before and after the stages."""
     # Padding becomes a token that is recorded anyway.
     filled = torch.where(picked < 0, reading.top_tokens[:, :1], picked)
@@ -231,7 +231,7 @@ def recorded_log_probs(
     return torch.stack(values, dim=-1)
 
 
-def _ranks(reading: Reading, picks: Picks) -> list[int]:
+def _ranks(reading: NodeOutput, picks: Picks) -> list[int]:
     """Each picked token's rank in the model's own order, from 1."""
     tops = reading.top_tokens.tolist()
     ranks = [tops[row].index(token) + 1 if token in tops[row] else 0 for row, token in picks]

@@ -28,11 +28,13 @@ class Best(NamedTuple):
     varentropy: list[float]
 
     @staticmethod
-    def of(told: Tensor) -> Best:
+    def of(summary: Tensor) -> Best:
         """Unpack (rows, 2, TOP + 1): tokens and log-probabilities, then entropy and varentropy.
         float64 holds token ids exactly."""
-        entropy, varentropy = told[:, :, -1].T.tolist()
-        return Best(told[:, 0, :-1].long().tolist(), told[:, 1, :-1].tolist(), entropy, varentropy)
+        entropy, varentropy = summary[:, :, -1].T.tolist()
+        return Best(
+            summary[:, 0, :-1].long().tolist(), summary[:, 1, :-1].tolist(), entropy, varentropy
+        )
 
     def rows(self, at: Sequence[int]) -> Best:
         """The statistics of some of the rows."""
@@ -45,7 +47,7 @@ class Best(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class NodeOutput:
     """The model's output at several cells, with the statistics that every trace records.
 
     Computed on the model's device as part of the forward pass; nothing is copied to the host.
@@ -56,11 +58,11 @@ class Reading:
     entropy: Tensor  # (places,) nats
     varentropy: Tensor  # (places,) the variance of the surprisal, square nats
     top_tokens: Tensor  # (places, TOP) most probable first
-    told: Tensor  # (places, 2, TOP + 1) for the host, see `Best`
+    summary: Tensor  # (places, 2, TOP + 1) for the host, see `Best`
     hidden: Tensor  # (places, 1 + layers, width) the embedding, then what each layer made of it
 
     @staticmethod
-    def of(logits: Tensor, hidden: Tensor | None = None, width: int | None = None) -> Reading:
+    def of(logits: Tensor, hidden: Tensor | None = None, width: int | None = None) -> NodeOutput:
         """Compute the statistics of logits, (rows, vocab), cut or padded to ``width`` tokens.
 
         An early exit has no hidden states.
@@ -72,39 +74,39 @@ class Reading:
         hidden = logits.new_empty(len(logits), 0, 0) if hidden is None else hidden
         spread, top = entropy_and_variance(log_probs), most(logits)
         of_top = torch.stack([top.double(), log_probs.gather(-1, top).double()], dim=1)
-        told = torch.cat([of_top, torch.stack(spread, dim=1).double()[..., None]], dim=-1)
-        return Reading(logits, log_probs, *spread, top, told, hidden)
+        summary = torch.cat([of_top, torch.stack(spread, dim=1).double()[..., None]], dim=-1)
+        return NodeOutput(logits, log_probs, *spread, top, summary, hidden)
 
     @cached_property
-    def asked(self) -> HostFuture:
+    def host_summary(self) -> HostFuture:
         """The copy of the statistics to the host, started once."""
-        return HostFuture(self.told)
+        return HostFuture(self.summary)
 
     @cached_property
     def best(self) -> Best:
         """The statistics on the host; waits for the copy."""
-        return Best.of(self.asked.result())
+        return Best.of(self.host_summary.result())
 
-    def rows(self, at: Tensor) -> Reading:
+    def rows(self, at: Tensor) -> NodeOutput:
         """The output at some of the rows."""
-        return Reading(*(part[at] for part in self._parts()))
+        return NodeOutput(*(part[at] for part in self._parts()))
 
-    def copy(self) -> Reading:
+    def copy(self) -> NodeOutput:
         """A copy."""
-        return Reading(*(part.clone() for part in self._parts()))
+        return NodeOutput(*(part.clone() for part in self._parts()))
 
     def _parts(self) -> list[Tensor]:
         return [getattr(self, name) for name in _PARTS]
 
 
-_PARTS = [part.name for part in fields(Reading)]
+_PARTS = [part.name for part in fields(NodeOutput)]
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
     """The model's output at one cell: a row of a reading, which it keeps alive."""
 
-    reading: Reading
+    reading: NodeOutput
     row: int
 
 
@@ -114,7 +116,7 @@ class Unnamed:
     Slots of cells that are never named are released with this object.
     """
 
-    reading: Reading  # the output at each, once they are evaluated
+    reading: NodeOutput  # the output at each, once they are evaluated
 
     def __init__(self, slots: Sequence[int], released: deque[int]) -> None:
         self.slots = slots
@@ -129,9 +131,9 @@ class Unnamed:
         self._released.extend(self._left.values())
 
 
-def gather(places: Sequence[Place]) -> Reading:
+def gather(places: Sequence[Place]) -> NodeOutput:
     """One reading of several outputs, in order."""
-    return Reading(*parts(places, *_PARTS))
+    return NodeOutput(*parts(places, *_PARTS))
 
 
 def parts(places: Sequence[Place], *names: str) -> list[Tensor]:

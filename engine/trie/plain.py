@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.prompt import Encoded
-from engine.trie.backend import Place, Reading
+from engine.trie.backend import NodeOutput, Place
 from engine.trie.cell import Cell, top
 
 BATCH = 32  # most paths in one forward pass
@@ -70,11 +70,11 @@ class Plain:
     @torch.inference_mode()
     def _read(
         self, tips: Sequence[Cell], read: list[tuple[int, Cell]], early: PreTrainedModel | None
-    ) -> Reading:
+    ) -> NodeOutput:
         logits, hidden = self._run(early or self._model, tips)
         rows, depths = [row for row, _ in read], [cell.depth for _, cell in read]
         states = hidden[rows, depths] if early is None else None
-        return Reading.of(logits[rows, depths], states, self._vocabulary)
+        return NodeOutput.of(logits[rows, depths], states, self._vocabulary)
 
     @torch.inference_mode()
     def _run(self, model: PreTrainedModel, tips: Sequence[Cell]) -> tuple[Tensor, Tensor]:

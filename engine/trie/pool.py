@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from engine.models.view import takes_boolean_masks
-from engine.trie.backend import Place, Reading
+from engine.trie.backend import NodeOutput, Place
 from engine.trie.cache_layer import CAPACITY, Plan, PoolLayer, resized
 from engine.trie.cell import Cell, ancestor_masks, top, with_missing_ancestors
 from engine.trie.slots import PADDING, Slots
@@ -24,7 +24,7 @@ CHUNK = 512  # most cells in one forward pass: bounds the memory a long prompt n
 BLOCK = 64  # the visible part of the pool grows by this many slots
 
 # Logits, hidden states and the vocabulary's size in; the readings of a pass out.
-ReadLogits = Callable[[Tensor, Tensor | None, int | None], Reading]
+ReadLogits = Callable[[Tensor, Tensor | None, int | None], NodeOutput]
 
 
 class Pool:
@@ -37,7 +37,7 @@ class Pool:
         vocabulary: int | None = None,
         *,
         capacity: int = CAPACITY,
-        read: ReadLogits = Reading.of,
+        read: ReadLogits = NodeOutput.of,
     ) -> None:
         self._model = model
         self._vocabulary = vocabulary
@@ -118,7 +118,7 @@ class Pool:
 
     def _pass(
         self, cells: Sequence[Cell], keep: Sequence[int], early: PreTrainedModel | None
-    ) -> Reading:
+    ) -> NodeOutput:
         """One forward pass over cells that have slots; reads the logits of those to keep."""
         rows = [(cell.token, cell.depth, cell.slot) for cell in cells]
         tokens, depths, slots = self._on_device(rows).T.contiguous()
@@ -135,7 +135,7 @@ class Pool:
         slots: Tensor,
         kept: Tensor | None,
         early: PreTrainedModel | None,
-    ) -> Reading:
+    ) -> NodeOutput:
         """The part of a pass that stays on the device: (queries,) tensors in, the readings of those
         kept, or of all, out."""
         mask = self._ancestors[slots, : self._plan.visible]  # (queries, visible)

@@ -146,7 +146,7 @@ def job_controls(id: str, **titles: str) -> JobControls:
             for place, (name, title) in enumerate(titles.items())
         ]
         stop = gr.Button("Stop", size="sm", variant="stop", interactive=False, elem_id=f"{id}-stop")
-    progress = gr.HTML(elem_id=f"{id}-progress", elem_classes="lab-told", padding=False)
+    progress = gr.HTML(elem_id=f"{id}-progress", elem_classes="lab-output", padding=False)
     return JobControls(tuple(start), stop, progress)
 
 

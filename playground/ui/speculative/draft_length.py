@@ -73,7 +73,7 @@ def build_draft_length(limits: Limits) -> DraftLengthSection:
         figure = gr.Plot(show_label=False, container=False, elem_id="spec-sweep-plot")
     gr.Markdown(_TEMPERATURE, elem_classes="summary")
     temperature_controls = job_controls("spec-heat", measure="Measure temperatures")
-    temperature_result = gr.HTML(elem_id="spec-heat", elem_classes="lab-told", padding=False)
+    temperature_result = gr.HTML(elem_id="spec-heat", elem_classes="lab-output", padding=False)
     return DraftLengthSection(
         *(drafter, tokens, grid_controls, gr.State(None), figure_area, figure),
         *(temperature_controls, temperature_result),

@@ -208,7 +208,7 @@ def build_form(limits: Limits) -> Form:
                 interactive=True,
                 elem_id="spec-drafters",
             )
-            missing = gr.HTML(elem_id="spec-missing", elem_classes="lab-told", padding=False)
+            missing = gr.HTML(elem_id="spec-missing", elem_classes="lab-output", padding=False)
     settings = _settings(limits, min(first.max_new_tokens, limits.max_new_tokens))
     named = {"drafters": drafters, "from_link": gr.State(None), "missing": missing, **settings}
     return Form(tuple(examples), point, prompt, kind, copy_prompt, **named)

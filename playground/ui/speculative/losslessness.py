@@ -50,7 +50,7 @@ class LosslessnessSection:
 
 def build_losslessness() -> LosslessnessSection:
     """The section."""
-    comparison = gr.HTML(html.note(_EMPTY), elem_id="spec-lossless", elem_classes="lab-told")
+    comparison = gr.HTML(html.note(_EMPTY), elem_id="spec-lossless", elem_classes="lab-output")
     gr.Markdown(_DESCRIPTION, elem_classes="summary")
     with gr.Row(elem_classes="settings detection"):
         drafter = gr.Dropdown(
@@ -66,7 +66,7 @@ def build_losslessness() -> LosslessnessSection:
             elem_id="spec-draws",
         )
     controls = job_controls("spec-odds", test="Test the distribution")
-    result = gr.HTML(elem_id="spec-odds", elem_classes="lab-told", padding=False)
+    result = gr.HTML(elem_id="spec-odds", elem_classes="lab-output", padding=False)
     return LosslessnessSection(comparison, drafter, samples, controls, result)
 
 

@@ -213,7 +213,7 @@ def build(app: App) -> SpeculativePage:
     with gr.Tabs(elem_id="spec-tabs", overflow_behavior="wrap"):
         with gr.Tab("Result", id=_RESULT) as tabs[_RESULT]:
             result = gr.HTML(
-                html.note(results.EMPTY), elem_id="spec-results", elem_classes="lab-told"
+                html.note(results.EMPTY), elem_id="spec-results", elem_classes="lab-output"
             )
             with gr.Row(elem_classes="figures"):
                 timeline = gr.Plot(

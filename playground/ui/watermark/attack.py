@@ -124,7 +124,7 @@ def build_attack(app: App) -> AttackSection:
         once = gr.Checkbox(False, label="Count repeated n-grams once", elem_id="attack-once")
     about = gr.Markdown(_about(_FIRST), elem_id="attack-about", elem_classes="summary")
     controls = job_controls("attack", attack="Attack", curve="Measure all strengths")
-    table = gr.HTML(elem_id="attack-table", elem_classes="lab-told", padding=False)
+    table = gr.HTML(elem_id="attack-table", elem_classes="lab-output", padding=False)
     text = gr.Textbox(
         label="Text after the attack",
         lines=5,

@@ -146,7 +146,7 @@ def build_calibrate(app: App) -> CalibrateSection:
         text = gr.Textbox(
             show_label=False, container=False, interactive=False, elem_id="calibrated-words"
         )
-        table = gr.HTML(elem_id="calibrated-table", elem_classes="lab-told", padding=False)
+        table = gr.HTML(elem_id="calibrated-table", elem_classes="lab-output", padding=False)
         with gr.Row(elem_classes="lab-actions"):
             csv = gr.Button("Save as CSV", size="sm", elem_id="calibrated-csv")
             json = gr.Button("Save as JSON", size="sm", elem_id="calibrated-json")

@@ -188,7 +188,7 @@ def build_guess(app: App) -> GuessSection:
                 )
             texts.append(text)
             guesses.append(button)
-    verdict = gr.HTML(elem_id="guess-verdict", elem_classes="lab-told", padding=False)
+    verdict = gr.HTML(elem_id="guess-verdict", elem_classes="lab-output", padding=False)
     score_text = gr.Markdown(elem_id="guess-tally")
     return GuessSection(
         *(app, bias, controls, prompt, tuple(texts), tuple(guesses), verdict, score_text),

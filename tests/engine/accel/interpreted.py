@@ -19,7 +19,7 @@ from engine.accel.triton_statistics import read
 from engine.drafting import draft_tree
 from engine.drafting.heads import Heads
 from engine.drafting.tree_size import TreeSize
-from engine.trie.backend import Reading
+from engine.trie.backend import NodeOutput
 
 # Triton prepares its language anew for all that a kernel calls, which is half of the time.
 for prepared in (triton_layer._gate, tl.zeros):
@@ -66,7 +66,7 @@ for size, width in ((49_152, None), (5000, None), (300, 350), (5000, 4900)):
     logits[2] = logits[2].round()  # ties
     if size == 5000:
         logits[0, ::2] = -torch.inf
-    ours, theirs = (way(logits, torch.empty(3), width) for way in (read, Reading.of))
+    ours, theirs = (way(logits, torch.empty(3), width) for way in (read, NodeOutput.of))
     for name in ("logits", "log_probs", "entropy", "varentropy"):
         assert_close(getattr(ours, name), getattr(theirs, name), rtol=1e-4, atol=1e-5)
     best = [each.logits.gather(1, each.top_tokens) for each in (ours, theirs)]

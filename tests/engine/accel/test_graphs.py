@@ -14,7 +14,7 @@ from engine.accel.accelerated_pool import GraphPool
 from engine.accel.graphs import RECORDING, Graphs, bucket
 from engine.trace.gpu_statistics import BatchedStatistics
 from engine.trace.statistics import RowProbabilities, StatisticsRequest, compute
-from engine.trie.backend import Place, Reading
+from engine.trie.backend import NodeOutput, Place
 from engine.trie.plain import Plain
 from engine.trie.pool import Pool
 from engine.trie.slots import PADDING
@@ -104,9 +104,9 @@ def test_an_unused_pool_is_freed_without_the_garbage_collector() -> None:
 def test_without_a_gpu_work_runs_every_time() -> None:
     graphs, done = Graphs(torch.device("cpu")), []
 
-    def work(inputs: torch.Tensor) -> Reading:
+    def work(inputs: torch.Tensor) -> NodeOutput:
         done.append(inputs.sum().item())
-        return Reading.of(torch.zeros(inputs.shape[1], 9))
+        return NodeOutput.of(torch.zeros(inputs.shape[1], 9))
 
     for value in range(3):
         graphs.play(work, (2, 512), torch.full((4, 2), value))
@@ -135,7 +135,7 @@ def test_bucket_rounds_up_to_a_power_of_two() -> None:
 @pytest.mark.parametrize("stages", [0, 1, 3])
 def test_statistics_computed_at_once_equal_those_computed_row_by_row(stages: int) -> None:
     torch.manual_seed(0)
-    reading = Reading.of(torch.randn(3, 5000) * 4)
+    reading = NodeOutput.of(torch.randn(3, 5000) * 4)
     scores, given = [], reading.logits
     for cut in range(stages):
         given = given.masked_fill(given < given.median() + cut, -torch.inf)
@@ -144,7 +144,7 @@ def test_statistics_computed_at_once_equal_those_computed_row_by_row(stages: int
     picks = [(0, best[0]), (2, 17), (2, best[2]), (0, 4), (2, 8)]
     request = StatisticsRequest([Place(reading, row) for row in range(3)], scores, picks)
     one_by_one = compute(request)
-    apart = [Place(Reading.of(torch.randn(1, 5000)), 0) for _ in range(2)]
+    apart = [Place(NodeOutput.of(torch.randn(1, 5000)), 0) for _ in range(2)]
     other = StatisticsRequest(apart, scores[:0], [(1, 3)])
     _, answer, _ = BatchedStatistics().compute_in_one_graph([other, request, other], ready=None)
     at_once = answer()
@@ -182,7 +182,7 @@ def of_each(told: RowProbabilities, numbers: list[float]) -> dict[int, tuple[flo
 def test_slots_of_cells_that_are_never_named_are_released() -> None:
     pool = graph_pool("llama")
     unnamed = pool.unnamed(5)
-    unnamed.reading = Reading.of(torch.zeros(5, 9))
+    unnamed.reading = NodeOutput.of(torch.zeros(5, 9))
     cell, place = unnamed.name(2, pool.top(None), 7)
     assert (cell.slot, cell.token, place.row) == (unnamed.slots[2], 7, 2) and pool.used == 5
     del unnamed

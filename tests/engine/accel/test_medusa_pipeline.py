@@ -232,7 +232,7 @@ def test_kernels_that_differ_from_torch_are_not_used_and_one_warning_says_why(
     assert getattr(kernels, step).call_count == 1
     why = {"fails": "an old card", "is wrong": "a tree differs by 1 from torch"}[wrong]
     assert [record.message for record in caplog.records] == [
-        f"trees are verified and laid out in many kernels, the few have failed: {why}"
+        f"trees are verified and laid out in torch, the Triton kernels failed: {why}"
     ]
 
 

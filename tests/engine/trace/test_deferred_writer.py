@@ -15,7 +15,7 @@ from engine.trace.distributions import observations
 from engine.trace.gpu_statistics import BatchedStatistics
 from engine.trace.statistics import KnownStatistics, StatisticsRequest
 from engine.trace.token_text import IdDecoder
-from engine.trie.backend import Best, Place, Reading
+from engine.trie.backend import Best, NodeOutput, Place
 from playground import Playground
 from tests.recordings import as_on_a_gpu
 from tests.tiny import tiny
@@ -158,7 +158,7 @@ def test_statistics_known_to_the_host_are_not_requested_again(ahead: None) -> No
 
 def test_known_statistics_include_picks_beyond_the_most_probable() -> None:
     logits = torch.randn(2, 300, generator=torch.Generator().manual_seed(1)) * 3
-    reading = Reading.of(logits)
+    reading = NodeOutput.of(logits)
     places = [Place(reading, row) for row in range(2)]
     order = logits.argsort(-1, descending=True).tolist()
     picks = [(0, order[0][0]), (1, order[1][40]), (1, order[1][3]), (1, order[1][200])]
@@ -179,7 +179,7 @@ def test_known_statistics_include_picks_beyond_the_most_probable() -> None:
 def readings() -> int:
     """How many there are anywhere."""
     gc.collect()
-    return sum(isinstance(one, Reading) for one in gc.get_objects())
+    return sum(isinstance(one, NodeOutput) for one in gc.get_objects())
 
 
 def test_an_unread_trace_keeps_no_model_output_alive(

@@ -17,7 +17,7 @@ from transformers import (
 
 from engine.trace import Candidate, Step, Trace
 from engine.trace import distributions as observe
-from engine.trie.backend import Reading
+from engine.trie.backend import NodeOutput
 from playground import Playground
 from tests.tiny import SIZE, tiny
 
@@ -108,7 +108,7 @@ def test_a_run_without_processors_has_a_varentropy_and_no_cutoffs() -> None:
 def test_varentropy_is_zero_for_uniform_and_for_certain_distributions() -> None:
     certain = torch.full((1, 64), -torch.inf)
     certain[0, 5] = 3.0
-    readings = Reading.of(torch.cat([torch.zeros(1, 64), certain]))
+    readings = NodeOutput.of(torch.cat([torch.zeros(1, 64), certain]))
     assert readings.varentropy.tolist() == pytest.approx([0, 0], abs=1e-9)
 
 

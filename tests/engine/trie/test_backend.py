@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from engine.trie.backend import BLOCK, TOP, Reading, entropy, most
+from engine.trie.backend import BLOCK, TOP, NodeOutput, entropy, most
 
 
 @pytest.mark.parametrize("size", [3, 259, 16 * BLOCK, 384 * BLOCK])
@@ -30,4 +30,4 @@ def test_cut_tokens_do_not_count_in_the_entropy() -> None:
 
 
 def test_statistics_of_no_rows_are_empty() -> None:
-    assert Reading.of(torch.empty(0, 16 * BLOCK)).top_tokens.shape == (0, TOP)
+    assert NodeOutput.of(torch.empty(0, 16 * BLOCK)).top_tokens.shape == (0, TOP)
