@@ -21,7 +21,7 @@ from playground.speculation.distribution_check import (
 from playground.speculation.drafters import Drafter, all_drafters, available_drafters
 from playground.speculation.grid import Axis, Sweep, axes, sweep
 from playground.speculation.race import Race, race
-from strategies import _speculation
+from strategies import speculative
 from tests.draft_models import draft
 from tests.drafted_traces import PROMPT, SURE, choice
 from tests.tiny import tiny
@@ -203,13 +203,13 @@ def test_exact_probabilities_are_those_of_the_model(lab: Playground) -> None:
 
 
 def test_wrong_acceptance_rule_is_found(lab: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = _speculation._weigh
+    right = speculative.accept
 
-    def accept_always(run: Any, p: Any, drafted: Any, q: Any) -> Any:
+    def accept_always(run: Any, tokens: Any, p: Any, q: Any) -> Any:
         """Wrong: uses the drafter's distribution as the model's."""
-        return right(run, torch.cat([q, p[len(q) :]]), drafted, q)
+        return right(run, tokens, torch.cat([q, p[len(q) :]]), q)
 
-    monkeypatch.setattr(_speculation, "_weigh", accept_always)
+    monkeypatch.setattr(speculative, "accept", accept_always)
     found = counted_for(lab, BAD, draws=200, top_k=4, length=2)
     assert not found.passed and found.p_value < SIGNIFICANCE / 1e6
     assert "not the model's own" in found.summary

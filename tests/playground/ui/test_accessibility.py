@@ -147,7 +147,7 @@ def _tab_states(page):
 
 def _figure_states(page):
     tab(page, "Charts")
-    for figure in ("probability", "rank", "entropy", "varentropy", "cumulative", "difference"):
+    for figure in ("probability", "rank", "entropy", "varentropy", "cumulative", "divergence"):
         drawn(page, figure)
     page.locator("#table [role=gridcell]").first.wait_for()
     page.click("#score")
@@ -158,7 +158,7 @@ def _figure_states(page):
     ready(page)
     with running(page):
         pass
-    drawn(page, "contrastive")
+    drawn(page, "contrastive_candidates")
     yield "why"
 
 

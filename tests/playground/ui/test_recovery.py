@@ -240,7 +240,7 @@ def pending_results(page):
     pending = set()
     page.on("request", lambda request: "queue/data" in request.url and pending.add(request))
     for event in ("requestfinished", "requestfailed"):
-        page.on(event, pending.discard)
+        page.on(event, lambda request: pending.discard(request))  # Playwright marks its handlers
     return pending
 
 

@@ -105,7 +105,7 @@ def test_a_field_set_to_its_default_is_marked_as_unchanged(lab):
 
 
 BAD = {
-    "no text": (b"\xff\xfe\x00", "it is no text"),
+    "no text": (b"\xff\xfe\x00", "it is not text"),
     "no JSON": (b"{", "is not a generation config"),
     "no object": (b"[1]", "it is not a JSON object"),
     "deep": (b"[" * 50_000, "is not a generation config"),

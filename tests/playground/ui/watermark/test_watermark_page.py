@@ -131,7 +131,7 @@ def test_all_numbers_equal_the_engines(page, lab, traces, address):
     assert column_of(page, "each n-gram once") == counted(found.without_repeats)
     assert column_of(page, "independent draws") == counted(found.independent)
     assert column_of(page, "re-tokenized") == counted(found.round_trip.score)
-    assert f"z is {found.z_score:.2f}" in page.inner_text("#detected .verdict")
+    assert f"z = {found.z_score:.2f}" in page.inner_text("#detected .verdict")
     assert f"z {scan(found).best.z_score:.2f}" in page.inner_text("#detected .notes")
     told = Client(address, verbose=False).predict(traces[0].text, api_name="/detect")
     assert column_of(page, "re-tokenized")["z-score"] == f"{told['z_score']:.2f}"

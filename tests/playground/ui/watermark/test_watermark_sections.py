@@ -129,7 +129,7 @@ def idle(page, button):
 
 def test_an_attack_has_the_engines_numbers_for_the_same_seed(ran, lab, ids):
     choose(ran, "Substitute tokens")
-    ran.wait_for_selector("#attack-about >> text=Replaces tokens by others")
+    ran.wait_for_selector("#attack-about >> text=Replaces tokens by random ones")
     assert "the chance of each token to be replaced" in ran.inner_text("#attack-about")
     fill(ran, "attack-strength", 0.4)
     fill(ran, "attack-seed", 7)
@@ -153,7 +153,7 @@ def test_an_attack_has_the_engines_numbers_for_the_same_seed(ran, lab, ids):
 
 def test_a_curve_has_the_engines_points(ran, lab, ids):
     choose(ran, "Delete tokens")
-    ran.wait_for_selector("#attack-about >> text=Drops tokens")
+    ran.wait_for_selector("#attack-about >> text=Deletes tokens")
     fill(ran, "attack-seed", 3)
     fill(ran, "attack-seeds", 2)
     ran.click("#attack-curve")
