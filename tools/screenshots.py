@@ -78,6 +78,7 @@ def save(page: Page, name: str, selector: str) -> None:
         "selector => { document.querySelector(selector).scrollIntoView(); scrollBy(0, -12); }",
         selector,
     )
+    page.mouse.move(1, 1)  # no card of candidates over the screen
     page.wait_for_timeout(500)
     shot = Image.open(io.BytesIO(page.screenshot()))
     for quality in range(90, 20, -10):
@@ -98,7 +99,7 @@ def main() -> None:
         page = browser.new_page(viewport=SIZE)  # type: ignore[arg-type]  # a TypedDict
         page.goto(address)
         page.wait_for_selector("#run:not([disabled])", timeout=5 * MINUTE)
-        run_preset(page, "The likeliest text repeats itself")
+        run_preset(page, "The most probable text repeats itself")
         page.locator("#live .token").nth(5).click()
         open_tab(page, "Step")
         save(page, "compare", "#live")
