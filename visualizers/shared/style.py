@@ -67,9 +67,13 @@ TEMPLATE = go.layout.Template(
 
 
 def complete(figure: go.Figure, title: str) -> go.Figure:
-    """The figure with our template, and with a title, margins, height and minimal width where it
+    """The figure with our template, and with titles, margins, height and minimal width where it
     sets none. Long subtitles are wrapped, as plotly would clip them on a phone."""
     layout = figure.layout
+    for axis in figure.select_xaxes():
+        axis.title.text = axis.title.text or "token"
+    for axis in figure.select_yaxes():
+        axis.title.text = axis.title.text or title.lower()
     own_margin = {side: layout.margin[side] for side in MARGIN if layout.margin[side] is not None}
     own_meta = layout.meta if isinstance(layout.meta, Mapping) else {}
     return figure.update_layout(
