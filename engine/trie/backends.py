@@ -114,8 +114,8 @@ class Backends:
         used, fallbacks = [*self._accelerations.used], [*self._accelerations.fallbacks]
         if not enabled():
             fallbacks.append("PLAYGROUND_ACCEL is off")
-        fallbacks += [f"no Triton kernels for {name}: {why}" for name, why in failures.items()]
         if isinstance(self._pool, GraphPool):
+            fallbacks += [f"no Triton kernels for {name}: {why}" for name, why in failures.items()]
             failure = self._pool.graphs.failure
             if failure is None:
                 used.append("CUDA graphs")

@@ -36,7 +36,7 @@ def with_config(kind: str, **fields: Any) -> Model:
 @pytest.fixture
 def plain_sampling(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A strategy that samples and declares no settings."""
-    monkeypatch.setattr(engine.strategy, "_REGISTER", dict(engine.strategy._REGISTER))
+    monkeypatch.setattr(engine.strategy, "_REGISTRY", dict(engine.strategy._REGISTRY))
 
     @dataclass(frozen=True)
     class Params:

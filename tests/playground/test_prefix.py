@@ -121,6 +121,8 @@ def test_a_fork_reads_only_what_was_not_read_before() -> None:
         lambda module, args, kwargs: sizes.append(kwargs["input_ids"].numel()), with_kwargs=True
     )
     try:
+        lab.compare("before", ["greedy"], max_new_tokens=1)  # checks the model: it has a new hook
+        sizes.clear()
         lab.compare("one two", ["greedy"], max_new_tokens=1)
         lab.compare("one two", ["greedy"], prefix="abc", max_new_tokens=1)
         lab.compare("one two", ["greedy"], prefix="abc", max_new_tokens=1)

@@ -72,7 +72,7 @@ for size, width in ((49_152, None), (5000, None), (300, 350), (5000, 4900)):
     best = [each.logits.gather(1, each.top_tokens) for each in (ours, theirs)]
     assert_close(*best, rtol=0, atol=0)
     assert all(len(set(row)) == len(row) for row in ours.top_tokens.tolist())
-    tokens, numbers = ours.told.unbind(1)
+    tokens, numbers = ours.summary.unbind(1)
     assert torch.equal(tokens[:, :-1].long(), ours.top_tokens)
     assert torch.equal(numbers[:, :-1].float(), ours.log_probs.gather(1, ours.top_tokens))
     assert torch.equal(tokens[:, -1].float(), ours.entropy)

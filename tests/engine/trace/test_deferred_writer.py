@@ -138,7 +138,7 @@ def test_statistics_are_computed_in_few_shapes(runs: list, monkeypatch: pytest.M
     assert not any(trace.error for trace in traces)
     graphs = lab._backends.trie.statistics._graphs
     # One at the start, one when a text ends, and two or three between.
-    assert graphs and len(graphs._met) <= 10
+    assert graphs and len(graphs._seen) <= 10
 
 
 KNOWN = ["greedy", ("beam_search", {"num_beams": 5}), ("contrastive_search", {"top_k": 4})]
@@ -166,7 +166,7 @@ def test_known_statistics_include_picks_beyond_the_most_probable() -> None:
         (row, token): (float(reading.log_probs[row, token]), order[row].index(token))
         for row, token in picks[1:]
     }
-    known = KnownStatistics(Best.of(reading.told), further)
+    known = KnownStatistics(Best.of(reading.summary), further)
     assert known.cover(picks) and not known.cover([(0, order[0][40])])
     token_decoder = IdDecoder()
     [computed] = BatchedStatistics().compute([StatisticsRequest(places, [], picks)])
