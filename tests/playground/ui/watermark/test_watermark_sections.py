@@ -130,7 +130,7 @@ def idle(page, button):
 def test_an_attack_has_the_engines_numbers_for_the_same_seed(ran, lab, ids):
     choose(ran, "Substitute tokens")
     ran.wait_for_selector("#attack-about >> text=Replaces tokens by random ones")
-    assert "the chance of each token to be replaced" in ran.inner_text("#attack-about")
+    assert "the probability that each token is replaced" in ran.inner_text("#attack-about")
     fill(ran, "attack-strength", 0.4)
     fill(ran, "attack-seed", 7)
     ran.click("#attack-attack")
