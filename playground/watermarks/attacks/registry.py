@@ -46,7 +46,7 @@ class Attack:
         return " ".join((inspect.getdoc(self.change) or "").split("\n\n")[0].split())
 
 
-_REGISTER: dict[str, Attack] = {}
+_ATTACKS: dict[str, Attack] = {}
 
 
 def attack(
@@ -61,9 +61,9 @@ def attack(
     """Register an attack; attacks are listed in the order of registration."""
 
     def register(change: Change) -> Change:
-        if id in _REGISTER:
+        if id in _ATTACKS:
             raise ValueError(f"there are two attacks with the id {id!r}")
-        _REGISTER[id] = Attack(id, title, strength, highest, default, writes, change)
+        _ATTACKS[id] = Attack(id, title, strength, highest, default, writes, change)
         return change
 
     return register
@@ -71,4 +71,4 @@ def attack(
 
 def registered() -> dict[str, Attack]:
     """All attacks by id."""
-    return dict(_REGISTER)
+    return dict(_ATTACKS)
