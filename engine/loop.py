@@ -20,7 +20,7 @@ from engine.run import Run
 from engine.strategy import Decoding
 from engine.trace import Stop, Update
 from engine.trace.deferred_writer import request_statistics
-from engine.trie.backend import Place
+from engine.trie.backend import OutputRow
 from engine.trie.cell import Cell
 from engine.trie.evaluator import Evaluator
 from engine.trie.node import Continuation, Node
@@ -44,7 +44,7 @@ class _Evaluated(NamedTuple):
     """The cells that each run continues to, and the models' outputs there."""
 
     cells: dict[_LiveRun, list[Cell]]
-    places: dict[Evaluator, dict[Cell, Place]]
+    output_rows: dict[Evaluator, dict[Cell, OutputRow]]
 
 
 def stream(
@@ -105,12 +105,12 @@ def _evaluate(lives: Sequence[_LiveRun]) -> _Evaluated:
         for (node, *_), cell in zip(live.continuations, cells[live], strict=True):
             of_models[node.evaluator].append(cell)
     try:
-        places = {evaluator: evaluator.evaluate(own) for evaluator, own in of_models.items()}
+        output_rows = {evaluator: evaluator.evaluate(own) for evaluator, own in of_models.items()}
     except (PlaygroundError, torch.OutOfMemoryError, MemoryError) as error:
         for live in waiting:
             _break_off(live, Stop("error"), str(error) or "out of memory")
         return _Evaluated({}, {})
-    return _Evaluated(cells, places)
+    return _Evaluated(cells, output_rows)
 
 
 def _send(evaluated: _Evaluated) -> None:
@@ -121,7 +121,7 @@ def _send(evaluated: _Evaluated) -> None:
             continue
         nodes = [
             node.descendant(
-                tokens, cell, evaluated.places[node.evaluator][cell], live.run.recorder.step_at
+                tokens, cell, evaluated.output_rows[node.evaluator][cell], live.run.recorder.step_at
             )
             for (node, *tokens), cell in zip(live.continuations, cells, strict=True)
         ]

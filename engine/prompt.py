@@ -12,7 +12,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from engine.errors import PlaygroundError
 from engine.models.model import Model
-from engine.trie.backend import Place
+from engine.trie.backend import OutputRow
 from engine.trie.cell import Cell
 
 Chat = Sequence[Mapping[str, str]]
@@ -41,7 +41,7 @@ class Prompt:
     context: Encoded | None = None
     padding: Sequence[int] = ()  # before the start; counts in lengths, is not evaluated
     prefix: Sequence[int] = ()  # given text after the prompt
-    root: tuple[Cell, Place] | None = None  # its last token in the trie, once evaluated
+    root: tuple[Cell, OutputRow] | None = None  # its last token in the trie, once evaluated
 
 
 def tokens_of(model: Model, prompt: str | Chat) -> tuple[str, list[int]]:

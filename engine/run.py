@@ -151,29 +151,29 @@ class Run:
             added = torch.tensor([row[:count] for row in best.log_probs])  # (nodes, count)
             # Only the best tokens of each node can be among the best of all.
             order = (totals[:, None] + added).flatten().topk(count).indices
-            places = [divmod(place, count) for place in order.tolist()]
-            tokens = [best.tokens[row][rank] for row, rank in places]
-            rows = [row for row, _ in places]
+            ranks = [divmod(index, count) for index in order.tolist()]
+            tokens = [best.tokens[row][rank] for row, rank in ranks]
+            rows = [row for row, _ in ranks]
             return BestContinuations(rows, tokens, added.flatten()[order].tolist(), [])
         scores = self.scores(nodes, log_probs=True, stage=stage)
         count = min(count, scores.numel())
         inputs = scores, totals, _pairs(also)
         packed = yield from self._compute(_best_continuations, *inputs, count=count)
         order, values, further = packed.tensor_split([count, 2 * count])
-        places = [divmod(place, scores.shape[-1]) for place in order.long().tolist()]
-        rows, tokens = [row for row, _ in places], [token for _, token in places]
+        pairs = [divmod(index, scores.shape[-1]) for index in order.long().tolist()]
+        rows, tokens = [row for row, _ in pairs], [token for _, token in pairs]
         return BestContinuations(rows, tokens, values.tolist(), further.tolist())
 
     def sample(self, nodes: Sequence[Node]) -> Subroutine[list[int]]:
         """A token after each node, drawn from the distribution that the processors leave."""
-        places, calls = [node.place for node in nodes], self._model_calls()
+        output_rows, calls = [node.output_row for node in nodes], self._model_calls()
         texts, logits = [node.text for node in nodes], self.logits(nodes)
         graph_calls, beams = self._source.evaluator.graph_calls, self.config.num_beams
         sampled = sample(self._processors, texts, logits, beams, self.generator, graph_calls)
         self.recorder.charge(self._model_calls() - calls, 0)
         tokens = yield from fetch(sampled)
         notes = self._green_notes(texts, logits, sampled.stages)
-        self._last = _LastScores(nodes, Scores(places, logits, sampled.stages, notes=notes))
+        self._last = _LastScores(nodes, Scores(output_rows, logits, sampled.stages, notes=notes))
         return list(self._checked(tokens).flatten().tolist())
 
     def draw(self, probs: Tensor, count: int = 1) -> Tensor:
@@ -192,8 +192,8 @@ class Run:
         These are the model's logits or log-probabilities after the processors. ``stage`` replaces
         the processors' input: the name of the strategy's own change, and the scores it leaves.
         """
-        places = [node.place for node in nodes]
-        [given] = parts(places, "log_probs" if log_probs else "logits")
+        output_rows = [node.output_row for node in nodes]
+        [given] = parts(output_rows, "log_probs" if log_probs else "logits")
         stages, calls = [Stage(*stage)] if stage else [], self._model_calls()
         texts, changed = [node.text for node in nodes], stages[-1].scores if stages else given
         beams, graph_calls = self.config.num_beams, self._source.evaluator.graph_calls
@@ -201,12 +201,12 @@ class Run:
         self.recorder.charge(self._model_calls() - calls, 0)  # guidance runs the model itself
         of_processors = stages[len(stages) - len(self._processors) :]
         notes = self._green_notes(texts, changed, of_processors)
-        self._last = _LastScores(nodes, Scores(places, given, stages, notes=notes))
+        self._last = _LastScores(nodes, Scores(output_rows, given, stages, notes=notes))
         return stages[-1].scores if stages else given
 
     def logits(self, nodes: Sequence[Node]) -> Tensor:
         """The model's logits before any processor: (nodes, vocab)."""
-        return parts([node.place for node in nodes], "logits")[0]
+        return parts([node.output_row for node in nodes], "logits")[0]
 
     def add_stage(self, node: Node, name: str, scores: Tensor) -> None:
         """Name what the strategy made of the last scores at a node, (vocab,): the next record at
@@ -219,7 +219,7 @@ class Run:
         stages = [Stage(stage.name, stage.scores[row]) for stage in before.stages]
         stages.append(Stage(name, scores[None]))
         notes = before.notes and partial(_notes_of_row, index, before.notes)
-        scores_there = Scores([node.place], before.given[row], stages, notes=notes)
+        scores_there = Scores([node.output_row], before.given[row], stages, notes=notes)
         self._last = _LastScores([node], scores_there)
 
     @cached_property
@@ -241,7 +241,7 @@ class Run:
     def early_logits(self, node: Node, layers: Sequence[int]) -> Tensor:
         """What the output matrix makes of the hidden states after some layers: (layers, vocab)."""
         head: Any = self._source.model.module.get_output_embeddings()  # type: ignore[no-untyped-call]  # transformers has no types here
-        [hidden] = parts([node.place], "hidden")  # (1, 1 + layers, width)
+        [hidden] = parts([node.output_row], "hidden")  # (1, 1 + layers, width)
         with torch.inference_mode():
             logits: Tensor = head(after_layers(hidden, layers)[0])
         return logits.float()
@@ -249,7 +249,7 @@ class Run:
     @property
     def layers(self) -> int:
         """The number of the model's layers."""
-        return int(self.root.place.reading.hidden.shape[1]) - 1
+        return int(self.root.output_row.output.hidden.shape[1]) - 1
 
     @property
     def tied(self) -> bool:
@@ -272,7 +272,7 @@ class Run:
             return [stop for node, token in pairs for stop in self.stops([node], [token])]
         return self._rules.after([node.text for node in nodes], tokens)
 
-    def ended(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
+    def stops_of_texts(self, texts: Sequence[Sequence[int]]) -> list[Stop | None]:
         """The rule that ends each list of new tokens, if one does."""
         whole = [(*self.root.text, *text) for text in texts]
         return [stop for text in whole for stop in self._rules.check([text])]
@@ -307,8 +307,8 @@ class Run:
             self.recorder.enter(self._step(node), token, event, notes, node.tree)
             for node, token, event, notes, _ in picks
         ]
-        places = [None if pick.brief else (rows[id(pick.node)], pick.token) for pick in picks]
-        self.writer.add(scores, places, entries)
+        pairs = [None if pick.brief else (rows[id(pick.node)], pick.token) for pick in picks]
+        self.writer.add(scores, pairs, entries)
         return [entry.id for entry in entries]
 
     def choose(self, node: Node, token: int, event: str = "chosen", **notes: Any) -> int:
@@ -367,12 +367,12 @@ class Run:
     def _best_of_pass(self, nodes: Sequence[Node], count: int) -> Subroutine[Best | None]:
         """The best tokens as the forward pass has found them, with one copy from the GPU for all
         runs; None where processors change the scores or the nodes are of several passes."""
-        readings = {node.place.reading for node in nodes}
-        if not self.writer.deferred or self._processors or count > TOP or len(readings) > 1:
+        outputs = {node.output_row.output for node in nodes}
+        if not self.writer.deferred or self._processors or count > TOP or len(outputs) > 1:
             return None
-        reading = readings.pop()
-        yield from fetch(reading.host_summary)
-        best = reading.best.rows([node.place.row for node in nodes])
+        output = outputs.pop()
+        yield from fetch(output.host_summary)
+        best = output.best.rows([node.output_row.row for node in nodes])
         self._last = _LastScores(nodes, _known_scores(nodes, KnownStatistics(best)))
         return best
 
@@ -383,8 +383,8 @@ class Run:
         ``stages`` are theirs and ``given`` the scores before the first."""
         if self._watermark is None:
             return None
-        place = self._processors.index(self._watermark)
-        before = stages[place - 1].scores if place else given
+        index = self._processors.index(self._watermark)
+        before = stages[index - 1].scores if index else given
         return partial(green_notes, self._watermark, texts, before)
 
     def _compute(
@@ -443,12 +443,12 @@ def _best_tokens(scores: Tensor, pairs: Tensor, count: int) -> Tensor:
 
 
 def _best_continuations(scores: Tensor, totals: Tensor, pairs: Tensor, count: int) -> Tensor:
-    """The places in the flattened scores with the highest totals, the scores there, and those at
+    """The indices in the flattened scores with the highest totals, the scores there, and those at
     pairs of row and token, (2, pairs), in one tensor."""
     sums = scores + totals[:, None].to(scores.device)  # (rows, vocab)
-    places = _top(sums.flatten()[None], count)[0]
+    best = _top(sums.flatten()[None], count)[0]
     row, token = pairs.to(scores.device)
-    parts = places, scores.flatten()[places], scores[row, token]
+    parts = best, scores.flatten()[best], scores[row, token]
     return torch.cat([part.double() for part in parts])
 
 
@@ -463,4 +463,4 @@ def _pairs(pairs: Sequence[tuple[int, int]]) -> Tensor:
 
 
 def _known_scores(nodes: Sequence[Node], known: KnownStatistics) -> Scores:
-    return Scores([node.place for node in nodes], None, [], known)
+    return Scores([node.output_row for node in nodes], None, [], known)

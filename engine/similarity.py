@@ -55,7 +55,7 @@ class TextStates:
 
 def last_states(nodes: Sequence[Node]) -> Tensor:
     """The hidden states after the model's last layer: (nodes, width)."""
-    [hidden] = parts([node.place for node in nodes], "hidden")  # (nodes, 1 + layers, width)
+    [hidden] = parts([node.output_row for node in nodes], "hidden")  # (nodes, 1 + layers, width)
     return hidden[:, -1]
 
 

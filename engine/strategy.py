@@ -52,7 +52,7 @@ class Strategy:
     decoder_only: bool = False  # it does not support encoder-decoder models
     drafts: bool = False  # it verifies drafted tokens, and rejects some
     heads: bool = False  # it drafts with the model's draft heads
-    foreign: bool = False  # it runs code that comes with its settings
+    runs_user_code: bool = False  # it runs code that a setting contains
     adjust: Adjust | None = None  # changes the logits before the processors
 
     @property
@@ -87,7 +87,7 @@ def strategy(
     decoder_only: bool = False,
     drafts: bool = False,
     heads: bool = False,
-    foreign: bool = False,
+    runs_user_code: bool = False,
     adjust: Adjust | None = None,
     **fixed: Any,
 ) -> Callable[[Decode], Decode]:
@@ -101,7 +101,7 @@ def strategy(
         if id in _REGISTRY:
             raise ValueError(f"two strategies are called {id!r}")
         _REGISTRY[id] = Strategy(
-            id, params, decode, fixed, order, decoder_only, drafts, heads, foreign, adjust
+            id, params, decode, fixed, order, decoder_only, drafts, heads, runs_user_code, adjust
         )
         return decode
 

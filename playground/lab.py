@@ -215,7 +215,7 @@ class Playground:
         self, source: Source, request: Request, tokens: Sequence[int]
     ) -> tuple[Run, Callable[[Run], Decoding]]:
         found, prepared, params = self._prepared(source, request)
-        if found.foreign:
+        if found.runs_user_code:
             raise PlaygroundError(
                 f"{found.id} cannot score a text: its own code decides while it generates"
             )

@@ -66,7 +66,11 @@ class RequestParser:
     def offered(self) -> dict[str, Strategy]:
         """The strategies that may be requested, by id."""
         known = strategies.registered()
-        return {id: found for id, found in known.items() if self._allow_custom or not found.foreign}
+        return {
+            id: found
+            for id, found in known.items()
+            if self._allow_custom or not found.runs_user_code
+        }
 
     def comparison(
         self,
@@ -113,7 +117,7 @@ class RequestParser:
                 f"a strategy is given by its name, or as (name, settings), not as {choice!r}"
             ) from error
         found = strategies.find(id)
-        if found.foreign and not self._allow_custom:
+        if found.runs_user_code and not self._allow_custom:
             raise PlaygroundError(f"{found.id} runs your own code, which is not allowed here")
         if found.decoder_only and self._model.is_encoder_decoder:
             raise PlaygroundError(

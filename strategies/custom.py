@@ -48,7 +48,7 @@ class Params:
             )
 
 
-@strategy("custom", order=14, params=Params, foreign=True)
+@strategy("custom", order=14, params=Params, runs_user_code=True)
 def custom(run: Run, params: Params) -> Decoding:
     """Runs your own decoding code and shows what could be captured of it.
 
@@ -132,7 +132,7 @@ class _Steps:
         self._run.finish(ends, ends[0][2])
 
     def _stop(self, tokens: list[int]) -> Stop:
-        [rule] = self._run.ended([tokens])
+        [rule] = self._run.stops_of_texts([tokens])
         why = rule or Stop("recipe", "it returned")
         if not self._missed:
             return why

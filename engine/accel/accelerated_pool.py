@@ -18,7 +18,7 @@ from engine.accel.graphs import ROWS, Graphs, bucket, recordable
 from engine.accel.grouped_attention import group
 from engine.accel.kernels import kernels
 from engine.accel.packed_linear import layout_for, pack
-from engine.trie.backend import NodeOutput, Place, Unnamed
+from engine.trie.backend import NodeOutput, OutputRow, PendingCells
 from engine.trie.cell import Cell
 from engine.trie.pool import Pool
 from engine.trie.slots import PADDING
@@ -93,7 +93,7 @@ class GraphPool(Pool):
 
     def evaluate(
         self, cells: Sequence[Cell], early: PreTrainedModel | None = None
-    ) -> dict[Cell, Place]:
+    ) -> dict[Cell, OutputRow]:
         """The model's output after each cell; a few cells are evaluated as one recorded pass."""
         queue = self._queue(cells, early)
         if len(queue) > ROWS:
@@ -112,7 +112,7 @@ class GraphPool(Pool):
         rows += [(0, 0, PADDING, PADDING)] * missing
         table = torch.cat([torch.tensor(rows).T, pad(inside, (0, missing, 0, missing))])
         try:
-            reading = self._play(table, early)
+            output = self._play(table, early)
         except BaseException:
             # As if they had never been requested.
             self._slots.release([cell.slot for cell in new if cell.slot is not None])
@@ -126,17 +126,17 @@ class GraphPool(Pool):
         # Copied: the next pass overwrites a recording's result. If all are wanted, padding is
         # copied along, so that the shapes of what is computed from them repeat.
         every = len(keep) == len(queue)
-        own = reading.copy() if every else reading.rows(self._on_device(keep))
-        return {queue[at]: Place(own, row) for row, at in enumerate(keep)}
+        own = output.copy() if every else output.rows(self._on_device(keep))
+        return {queue[at]: OutputRow(own, row) for row, at in enumerate(keep)}
 
-    def unnamed(self, count: int) -> Unnamed:
-        """Slots for cells whose tokens only the device will know."""
-        return Unnamed(self._take(count), self._slots.released)
+    def reserve_cells(self, count: int) -> PendingCells:
+        """Reserve slots for cells whose tokens the host does not know yet."""
+        return PendingCells(self._take(count), self._slots.released)
 
-    def evaluate_ahead(self, cells: Unnamed, table: Tensor) -> None:
+    def evaluate_ahead(self, cells: PendingCells, table: Tensor) -> None:
         """Evaluate such cells as one recorded pass. The table, (4 + rows, rows), is on the device:
         see `_recorded_pass`. Rows are padded to a shape that is recorded."""
-        cells.reading = self._play(table, None).copy()
+        cells.output = self._play(table, None).copy()
 
     def _play(self, table: Tensor, early: PreTrainedModel | None) -> NodeOutput:
         self._plan.visible = self._visible()

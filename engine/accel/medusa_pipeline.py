@@ -27,7 +27,7 @@ from engine.accel.kernels import checked, kernels
 from engine.drafting.draft_tree import DraftTree, TreeDrafter, tree_of
 from engine.drafting.tree_size import START, TreeSize
 from engine.errors import PlaygroundError
-from engine.trie.backend import Best, NodeOutput, Place, Unnamed, after_layers, parts
+from engine.trie.backend import Best, NodeOutput, OutputRow, PendingCells, after_layers, parts
 from engine.trie.cell import Cell
 from engine.trie.node import Node
 from engine.trie.pool import ancestor_rows
@@ -49,7 +49,7 @@ class Verified(NamedTuple):
 class _Round(NamedTuple):
     """A round that the GPU was given to compute."""
 
-    cells: Unnamed  # the positions at which the next tree is evaluated
+    cells: PendingCells  # the positions at which the next tree is evaluated
     table: Tensor  # that tree as the forward pass reads it: see `_lay_out`
     result: HostFuture
     drafting: tuple[_Timestamp, _Timestamp]  # start and end of verifying and drafting
@@ -72,7 +72,7 @@ class MedusaPipeline:
         self._end_ids = torch.tensor(sorted(ends) or [-1])
         self._round: _Round | None = None
         self._next: _Next | None = None
-        self._evaluated: dict[Cell, Place] = {}  # held until the loop has found them
+        self._evaluated: dict[Cell, OutputRow] = {}  # held until the loop has found them
 
     def tree(self, node: Node, token: int, room: int) -> tuple[DraftTree, float]:
         """Draft a tree behind a token taken at a node, at most ``room`` tokens deep, and the
@@ -80,7 +80,7 @@ class MedusaPipeline:
         if ready := self.take_ready(node, token):
             return ready
         since = time.perf_counter()
-        [hidden] = parts([node.place], "hidden")  # (1, 1 + layers, width)
+        [hidden] = parts([node.output_row], "hidden")  # (1, 1 + layers, width)
         features = after_layers(hidden, self._heads.layers)
         size = self._size._replace(depth=min(self._size.depth, room))
         tree = self._heads.tree(features, token, self._ends, size)
@@ -94,11 +94,11 @@ class MedusaPipeline:
         if not current or not following or following.start != start:
             self._round = None
             return None
-        tree, named = following.tree, [current.cells.name(0, node.cell, token)]
+        tree, created = following.tree, [current.cells.create(0, node.cell, token)]
         for row, (above, own) in enumerate(zip(tree.parents, tree.tokens, strict=True), start=1):
-            parent, _ = named[above + 1]
-            named.append(current.cells.name(row, parent, own))
-        self._evaluated = dict(named)
+            parent, _ = created[above + 1]
+            created.append(current.cells.create(row, parent, own))
+        self._evaluated = dict(created)
         node.evaluator.know(self._evaluated)
         since, until = current.drafting
         return tree, until.ms_since(since)
@@ -109,22 +109,22 @@ class MedusaPipeline:
         self._evaluated = {}  # these nodes hold them now
         if not self.possible(nodes):
             return None
-        evaluator, reading, current = nodes[0].evaluator, nodes[0].place.reading, self._round
+        evaluator, output, current = nodes[0].evaluator, nodes[0].output_row.output, self._round
         pool = evaluator.backend
         assert isinstance(pool, GraphPool), "possible has checked this"
-        if current and current.cells.reading is reading:
+        if current and current.cells.output is output:
             rows, table = len(current.cells.slots), current.table
         else:
             rows, table = len(nodes), _table(nodes)
         with evaluator.lock:
             try:
-                cells = pool.unnamed(1 + self._heads.max_tokens(self._size))
+                cells = pool.reserve_cells(1 + self._heads.max_tokens(self._size))
             except PlaygroundError:  # the pool is full
                 return None
-            self._round = launched = self._launch(reading, rows, table, cells)
+            self._round = launched = self._launch(output, rows, table, cells)
             pool.evaluate_ahead(cells, launched.table)
         packed = yield from fetch(launched.result)
-        count, shape = len(nodes), (rows, *reading.summary.shape[1:])
+        count, shape = len(nodes), (rows, *output.summary.shape[1:])
         ends = accumulate([rows, rows, START, rows, prod(shape)])
         own, given, start, higher, best, columns = packed.tensor_split([*ends])
         tree = tree_of(columns.view(5, -1).tolist(), self._size.min_probability)
@@ -140,22 +140,22 @@ class MedusaPipeline:
 
     def possible(self, nodes: Sequence[Node]) -> bool:
         """Whether the GPU can go on from a tree: one graph has evaluated all of it, in order."""
-        pool, reading = nodes[0].evaluator.backend, nodes[0].place.reading
+        pool, output = nodes[0].evaluator.backend, nodes[0].output_row.output
         return (
             isinstance(pool, GraphPool)
             and 1 + self._heads.max_tokens(self._size) <= ROWS
             and all(
-                node.place.reading is reading and node.place.row == row
+                node.output_row.output is output and node.output_row.row == row
                 for row, node in enumerate(nodes)
             )
         )
 
-    def _launch(self, reading: NodeOutput, rows: int, table: Tensor, cells: Unnamed) -> _Round:
+    def _launch(self, output: NodeOutput, rows: int, table: Tensor, cells: PendingCells) -> _Round:
         """Verify the tree in the first rows of an output and draft the next one, as one graph."""
-        heads, size, device = self._heads, self._size, reading.logits.device
+        heads, size, device = self._heads, self._size, output.logits.device
         slots = [*cells.slots, *[PADDING] * (bucket(len(cells.slots)) - len(cells.slots))]
         self._end_ids = self._end_ids.to(device)
-        outputs = [getattr(reading, name)[:rows] for name in _OUTPUTS]
+        outputs = [getattr(output, name)[:rows] for name in _OUTPUTS]
         inputs = *outputs, table, self._end_ids, torch.tensor(slots)
         work = partial(_verify_and_draft, _steps(device), heads, size)
         shape: Hashable = (_verify_and_draft, size, *(tensor.shape for tensor in inputs))

@@ -19,7 +19,7 @@ class DraftModel:
         self.cross_tokenizer = CrossTokenizer(target.model.tokenizer, source.model.tokenizer)
         self._model = source.model
         # The top of the trie has no output of its own, but texts can continue it.
-        self._fixed = [Node(root.evaluator, top, root.place, Text()), root]
+        self._fixed = [Node(root.evaluator, top, root.output_row, Text()), root]
         self._held: list[Node] = []
 
     def continuation(self, text: Sequence[int]) -> Continuation:

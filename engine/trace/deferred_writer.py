@@ -29,7 +29,7 @@ from engine.trace.statistics import (
     picked_rows,
 )
 from engine.trace.token_text import TokenDecoder
-from engine.trie.backend import Place
+from engine.trie.backend import OutputRow
 
 PENDING = 8  # most batches of steps that wait: each holds rows of the vocabulary
 
@@ -39,7 +39,7 @@ Notes = Callable[[Picks], Sequence[Mapping[str, Any]]]
 class Scores(NamedTuple):
     """Scores that a strategy decided with, and how they came about."""
 
-    places: Sequence[Place]  # where the model's output for each row is
+    output_rows: Sequence[OutputRow]  # where the model's output for each row is
     given: Tensor | None  # (rows, vocab) the model's logits or log-probabilities, if they were read
     stages: list[Stage]
     known: KnownStatistics | None = None  # what the host has instead
@@ -53,7 +53,7 @@ class Scores(NamedTuple):
     @property
     def vocabulary(self) -> int:
         """The size of the vocabulary."""
-        return self.places[0].reading.logits.shape[-1]
+        return self.output_rows[0].output.logits.shape[-1]
 
 
 @dataclass(eq=False)
@@ -71,7 +71,7 @@ class _Pending:
         """The statistics to compute."""
         scores = self.scores
         stages = [stage.scores for stage in scores.stages]
-        return StatisticsRequest(scores.places, stages, self.picks)
+        return StatisticsRequest(scores.output_rows, stages, self.picks)
 
 
 class DeferredWriter:
@@ -148,13 +148,15 @@ def _picked_only(
 ) -> tuple[Scores, list[tuple[int, int]]]:
     """Leave out rows without a pick, of which a tree has many. Rows of stages would have to be
     copied, so they stay."""
-    if scores.stages or scores.known or not picks or len(scores.places) == 1:
+    if scores.stages or scores.known or not picks or len(scores.output_rows) == 1:
         return scores, picks
     rows = sorted(picked_rows(picks))
-    if len(rows) == len(scores.places):
+    if len(rows) == len(scores.output_rows):
         return scores, picks
-    places = [scores.places[row] for row in rows]
-    return scores._replace(places=places), [(rows.index(row), token) for row, token in picks]
+    output_rows = [scores.output_rows[row] for row in rows]
+    return scores._replace(output_rows=output_rows), [
+        (rows.index(row), token) for row, token in picks
+    ]
 
 
 def request_statistics(writers: Sequence[DeferredWriter], ready: Any) -> None:

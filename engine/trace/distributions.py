@@ -19,7 +19,7 @@ from engine.trace.lazy_tuple import LazyTuple
 from engine.trace.statistics import Picks, RowProbabilities, Statistics, StatisticsRequest
 from engine.trace.token_text import TokenDecoder
 from engine.trace.types import Candidate, Distribution
-from engine.trie.backend import NodeOutput, Place
+from engine.trie.backend import NodeOutput, OutputRow
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +42,14 @@ class Observation:
 
 
 def observe(
-    reading: NodeOutput, stages: Sequence[Stage], picks: Picks, token_decoder: TokenDecoder
+    output: NodeOutput, stages: Sequence[Stage], picks: Picks, token_decoder: TokenDecoder
 ) -> list[Observation]:
     """Observe picked tokens in the rows they were picked from."""
-    places = [Place(reading, row) for row in range(len(reading.logits))]
-    request = StatisticsRequest(places, [stage.scores for stage in stages], picks)
+    output_rows = [OutputRow(output, row) for row in range(len(output.logits))]
+    request = StatisticsRequest(output_rows, [stage.scores for stage in stages], picks)
     [statistics] = BatchedStatistics().compute([request])
     names = [stage.name for stage in stages]
-    return observations(statistics, names, picks, reading.logits.shape[-1], token_decoder)
+    return observations(statistics, names, picks, output.logits.shape[-1], token_decoder)
 
 
 def observations(
@@ -141,9 +141,9 @@ def _candidates(
     # them were cut and are no candidates.
     first, per_token = len(found.tokens) - final_top, found.per_token
     candidates: dict[int, Candidate] = {}
-    for place, id in enumerate(found.tokens):
-        probs = found.probs[place * per_token : (place + 1) * per_token]
-        if id not in candidates and (place < first or probs[-1] > 0.0):
+    for index, id in enumerate(found.tokens):
+        probs = found.probs[index * per_token : (index + 1) * per_token]
+        if id not in candidates and (index < first or probs[-1] > 0.0):
             own = tuple(map(_probability, probs))
             candidates[id] = Candidate(token_decoder.token(id), own[0], own[1:], own[-1])
     return tuple(sorted(candidates.values(), key=_by_final_then_raw, reverse=True))

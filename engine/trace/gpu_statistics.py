@@ -38,7 +38,7 @@ CAPTURED = 16  # most graphs, for the same reason
 PENDING = 8  # most copies under way: their inputs must stay alive
 ROW_BUCKET, PICK_BUCKET = 8, 16  # sizes are padded to these, because capturing a shape takes long
 
-_FIELDS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a reading
+_FIELDS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a `NodeOutput`
 
 
 class BatchedStatistics:
@@ -94,9 +94,9 @@ class BatchedStatistics:
             self._keep_alive(copy, requests)
         results: dict[int, Callable[[], Statistics]] = {}
         for table, blocks in zip(tables, batch.blocks, strict=True):
-            starts = accumulate((len(requests[at].places) for at in table.requests), initial=0)
+            starts = accumulate((len(requests[at].output_rows) for at in table.requests), initial=0)
             for at, start in zip(table.requests, starts, strict=False):
-                rows = range(start, start + len(requests[at].places))
+                rows = range(start, start + len(requests[at].output_rows))
                 results[at] = partial(_unpack, numbers, blocks, rows, requests[at].picks)
         return [results[at] for at in range(len(requests))]
 
@@ -164,7 +164,7 @@ def _identity(statistics: Statistics) -> Statistics:
 
 
 def _device(requests: Sequence[StatisticsRequest]) -> torch.device:
-    return requests[0].places[0].reading.logits.device
+    return requests[0].output_rows[0].output.logits.device
 
 
 def _tables(
@@ -185,13 +185,14 @@ def _tables(
 
 
 def _spans(requests: Sequence[StatisticsRequest]) -> dict[NodeOutput, range]:
-    """The rows of each reading to take along: all of a small one, because the requested rows change
+    """The rows of each output to take along: all of a small one, because the requested rows change
     with every tick; of a large one those requested and the rows between them."""
     spans: dict[NodeOutput, range] = {}
-    for place in (place for request in requests for place in request.places):
-        reading, row, every = place.reading, place.row, range(len(place.reading.logits))
-        span = spans.get(reading, every if len(every) <= ROWS else range(row, row + 1))
-        spans[reading] = range(min(span.start, row), max(span.stop, row + 1))
+    for one in (one for request in requests for one in request.output_rows):
+        output, row = one.output, one.row
+        every = range(len(output.logits))
+        span = spans.get(output, every if len(every) <= ROWS else range(row, row + 1))
+        spans[output] = range(min(span.start, row), max(span.stop, row + 1))
     return spans
 
 
@@ -205,13 +206,13 @@ def _indices(
     tensor on the host."""
     ends = accumulate(map(len, spans.values()), initial=0)
     firsts = {
-        reading: end - span.start for end, (reading, span) in zip(ends, spans.items(), strict=False)
+        output: end - span.start for end, (output, span) in zip(ends, spans.items(), strict=False)
     }
     numbers: list[int] = []
     for table in tables:
-        places = [place for at in table.requests for place in requests[at].places]
-        missing = table.rows - len(places)
-        numbers += [firsts[place.reading] + place.row for place in places] + [0] * missing
+        rows = [row for at in table.requests for row in requests[at].output_rows]
+        missing = table.rows - len(rows)
+        numbers += [firsts[row.output] + row.row for row in rows] + [0] * missing
         for tokens in (row for at in table.requests for row in picked[at]):
             numbers += tokens + [-1] * (table.width - len(tokens))
         numbers += [-1] * (missing * table.width)
@@ -223,11 +224,11 @@ def _inputs(
     tables: Sequence[_Table],
     spans: Mapping[NodeOutput, range],
 ) -> list[Tensor]:
-    """The tensors to compute from: the fields of each reading, then the stages of each table."""
+    """The tensors to compute from: the fields of each output, then the stages of each table."""
     read = []
-    for reading, span in spans.items():
-        fields = [getattr(reading, name) for name in _FIELDS]
-        whole = len(span) == len(reading.logits)
+    for output, span in spans.items():
+        fields = [getattr(output, name) for name in _FIELDS]
+        whole = len(span) == len(output.logits)
         read += fields if whole else [field[span.start : span.stop] for field in fields]
     stages = [
         requests[at].stages[stage]
@@ -249,9 +250,9 @@ def _compute_batch(
         rows, picked, rest = rest.tensor_split([table.rows, table.rows * (1 + table.width)])
         named = {name: field[rows] for name, field in zip(_FIELDS, fields, strict=True)}
         nothing = named["logits"].new_empty(0)
-        reading = NodeOutput(**named, summary=nothing, hidden=nothing)
+        output = NodeOutput(**named, summary=nothing, hidden=nothing)
         scores = [torch.cat(list(islice(stages, len(table.requests)))) for _ in range(table.stages)]
-        computed.append(compute_tables(picked.view(-1, table.width), reading, *scores))
+        computed.append(compute_tables(picked.view(-1, table.width), output, *scores))
     flat = [part.flatten(1).double() for parts in computed for part in parts]
     starts = accumulate((part.numel() for part in flat), initial=0)
     blocks = iter([_Block(start, *part.shape) for start, part in zip(starts, flat, strict=False)])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.trie.backend import TOP, Best, NodeOutput, Place, entropy, gather, most
+from engine.trie.backend import TOP, Best, NodeOutput, OutputRow, entropy, gather, most
 
 FEW = 64  # where no more tokens than this are left, only they are read instead of the whole row
 BEYOND = 1e30  # further from 0 than any log-probability
@@ -52,7 +52,7 @@ class Statistics(NamedTuple):
 class StatisticsRequest(NamedTuple):
     """Rows of scores, and the tokens that were picked there."""
 
-    places: Sequence[Place]  # where the model's output for each row is
+    output_rows: Sequence[OutputRow]  # where the model's output for each row is
     stages: Sequence[Tensor]  # the scores after each stage, (rows, vocab)
     picks: Picks
 
@@ -105,17 +105,17 @@ class Final(NamedTuple):
 
 def compute(request: StatisticsRequest) -> Statistics:
     """Compute statistics on a CPU, each only where it is needed."""
-    places, stages, picks = request
-    reading = gather(places)
-    before = log_probs_before(reading, stages)
+    output_rows, stages, picks = request
+    output = gather(output_rows)
+    before = log_probs_before(output, stages)
     given, kept, lowest = _cuts(stages, before)
     final = (
         final_of(stages[-1], few=max(kept[-1]) <= FEW < stages[-1].shape[-1]) if stages else None
     )
     picked = torch.tensor(picked_by_row(request))
-    tokens = recorded_tokens(reading, final, picked)
+    tokens = recorded_tokens(output, final, picked)
     log_probs = recorded_log_probs(before, stages, final, tokens)
-    raw_entropy, raw_varentropy = torch.stack([reading.entropy, reading.varentropy]).tolist()
+    raw_entropy, raw_varentropy = torch.stack([output.entropy, output.varentropy]).tolist()
     return Statistics(
         rows=_by_row(picks, picked.shape[-1], tokens, log_probs),
         final_top=final.top.shape[-1] if final else 0,
@@ -125,21 +125,21 @@ def compute(request: StatisticsRequest) -> Statistics:
         kept=kept,
         lowest=lowest.exp().tolist(),
         given=given,
-        ranks=_ranks(reading, picks),
+        ranks=_ranks(output, picks),
     )
 
 
-def compute_tables(picked: Tensor, reading: NodeOutput, *stages: Tensor) -> list[Tensor]:
+def compute_tables(picked: Tensor, output: NodeOutput, *stages: Tensor) -> list[Tensor]:
     """All statistics of some rows as tables on their device, without a look at any value."""
-    before = log_probs_before(reading, stages)
+    before = log_probs_before(output, stages)
     final = final_of(stages[-1], few=False) if stages else None
-    tokens = recorded_tokens(reading, final, picked)
-    own = reading.logits.gather(-1, tokens[:, : picked.shape[-1]])  # (rows, picked)
+    tokens = recorded_tokens(output, final, picked)
+    own = output.logits.gather(-1, tokens[:, : picked.shape[-1]])  # (rows, picked)
     tables = [
         tokens,
         recorded_log_probs(before, stages, final, tokens),
-        torch.stack([reading.entropy, reading.varentropy]),
-        (reading.logits[:, None] > own[:, :, None]).sum(-1),
+        torch.stack([output.entropy, output.varentropy]),
+        (output.logits[:, None] > own[:, :, None]).sum(-1),
     ]
     if final:
         alive = [before[0] > -torch.inf, *(scores > -torch.inf for scores in stages)]
@@ -166,10 +166,10 @@ def _by_row(
     return dict(zip(rows, probabilities, strict=True))
 
 
-def log_probs_before(reading: NodeOutput, stages: Sequence[Tensor]) -> list[Tensor]:
+def log_probs_before(output: NodeOutput, stages: Sequence[Tensor]) -> list[Tensor]:
     """The log-probabilities that each stage was given, (rows, vocab); without stages, the model's
     own."""
-    return [reading.log_probs, *(scores.log_softmax(-1) for scores in stages[:-1])]
+    return [output.log_probs, *(scores.log_softmax(-1) for scores in stages[:-1])]
 
 
 def _cuts(
@@ -207,18 +207,18 @@ def final_of(scores: Tensor, *, few: bool) -> Final:
 
 def picked_by_row(request: StatisticsRequest) -> list[list[int]]:
     """The picked tokens of every row, padded with -1."""
-    picked: list[list[int]] = [[] for _ in request.places]
+    picked: list[list[int]] = [[] for _ in request.output_rows]
     for row, token in request.picks:
         picked[row].append(token)
     widest = max(map(len, picked))
     return [ids + [-1] * (widest - len(ids)) for ids in picked]
 
 
-def recorded_tokens(reading: NodeOutput, final: Final | None, picked: Tensor) -> Tensor:
+def recorded_tokens(output: NodeOutput, final: Final | None, picked: Tensor) -> Tensor:
     """For every row its picks and the most probable tokens, before and after the stages."""
     # Padding becomes a token that is recorded anyway.
-    filled = torch.where(picked < 0, reading.top_tokens[:, :1], picked)
-    return torch.cat([filled, reading.top_tokens, *([final.top] if final else [])], dim=-1)
+    filled = torch.where(picked < 0, output.top_tokens[:, :1], picked)
+    return torch.cat([filled, output.top_tokens, *([final.top] if final else [])], dim=-1)
 
 
 def recorded_log_probs(
@@ -231,14 +231,14 @@ def recorded_log_probs(
     return torch.stack(values, dim=-1)
 
 
-def _ranks(reading: NodeOutput, picks: Picks) -> list[int]:
+def _ranks(output: NodeOutput, picks: Picks) -> list[int]:
     """Each picked token's rank in the model's own order, from 1."""
-    tops = reading.top_tokens.tolist()
+    tops = output.top_tokens.tolist()
     ranks = [tops[row].index(token) + 1 if token in tops[row] else 0 for row, token in picks]
     below = [index for index, rank in enumerate(ranks) if rank == 0]
     if below:
         rows, tokens = torch.tensor([picks[index] for index in below]).unbind(-1)
-        logits = reading.logits[rows]
+        logits = output.logits[rows]
         higher = (logits > logits.gather(-1, tokens[:, None])).sum(-1).tolist()
         for index, count in zip(below, higher, strict=True):
             ranks[index] = count + 1

@@ -53,13 +53,13 @@ class NodeOutput:
     Computed on the model's device as part of the forward pass; nothing is copied to the host.
     """
 
-    logits: Tensor  # (places, vocab) float32
-    log_probs: Tensor  # (places, vocab)
-    entropy: Tensor  # (places,) nats
-    varentropy: Tensor  # (places,) the variance of the surprisal, square nats
-    top_tokens: Tensor  # (places, TOP) most probable first
-    summary: Tensor  # (places, 2, TOP + 1) for the host, see `Best`
-    hidden: Tensor  # (places, 1 + layers, width) the embedding, then what each layer made of it
+    logits: Tensor  # (rows, vocab) float32
+    log_probs: Tensor  # (rows, vocab)
+    entropy: Tensor  # (rows,) nats
+    varentropy: Tensor  # (rows,) the variance of the surprisal, square nats
+    top_tokens: Tensor  # (rows, TOP) most probable first
+    summary: Tensor  # (rows, 2, TOP + 1) for the host, see `Best`
+    hidden: Tensor  # (rows, 1 + layers, width) the embedding, then each layer's output
 
     @staticmethod
     def of(logits: Tensor, hidden: Tensor | None = None, width: int | None = None) -> NodeOutput:
@@ -103,49 +103,52 @@ _PARTS = [part.name for part in fields(NodeOutput)]
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
-    """The model's output at one cell: a row of a reading, which it keeps alive."""
+class OutputRow:
+    """The model's output at one cell: a row of a `NodeOutput`, which it keeps alive."""
 
-    reading: NodeOutput
+    output: NodeOutput
     row: int
 
 
-class Unnamed:
-    """Cells that a device evaluates before the host knows their tokens.
+class PendingCells:
+    """Slots reserved for cells that the device evaluates before the host knows their tokens.
 
-    Slots of cells that are never named are released with this object.
+    Slots whose cells are never created are released with this object.
     """
 
-    reading: NodeOutput  # the output at each, once they are evaluated
+    output: NodeOutput  # the output at each, once they are evaluated
 
     def __init__(self, slots: Sequence[int], released: deque[int]) -> None:
         self.slots = slots
         self._left = dict(enumerate(slots))  # by row
         self._released = released
 
-    def name(self, row: int, parent: Cell, token: int) -> tuple[Cell, Place]:
-        """The cell of a row, now that its token is known."""
-        return parent.add_evaluated_child(token, self._left.pop(row)), Place(self.reading, row)
+    def create(self, row: int, parent: Cell, token: int) -> tuple[Cell, OutputRow]:
+        """Create the cell of a row, now that its token is known; returns it and its output."""
+        return parent.add_evaluated_child(token, self._left.pop(row)), OutputRow(self.output, row)
 
     def __del__(self) -> None:
         self._released.extend(self._left.values())
 
 
-def gather(places: Sequence[Place]) -> NodeOutput:
-    """One reading of several outputs, in order."""
-    return NodeOutput(*parts(places, *_PARTS))
+def gather(output_rows: Sequence[OutputRow]) -> NodeOutput:
+    """Gather several rows into one output, in order."""
+    return NodeOutput(*parts(output_rows, *_PARTS))
 
 
-def parts(places: Sequence[Place], *names: str) -> list[Tensor]:
-    """Some tensors of that reading: gathering all of them takes longer."""
-    first = places[0].reading
-    if all(place.reading is first for place in places):
-        at = index([place.row for place in places])
+def parts(output_rows: Sequence[OutputRow], *names: str) -> list[Tensor]:
+    """Some tensors of the gathered output: gathering all of them takes longer."""
+    first = output_rows[0].output
+    if all(output_row.output is first for output_row in output_rows):
+        at = index([output_row.row for output_row in output_rows])
         if not isinstance(at, slice):
             at = torch.tensor(at, device=first.logits.device)
         return [getattr(first, name)[at] for name in names]
     return [
-        torch.stack([getattr(place.reading, name)[place.row] for place in places]) for name in names
+        torch.stack(
+            [getattr(output_row.output, name)[output_row.row] for output_row in output_rows]
+        )
+        for name in names
     ]
 
 
@@ -199,7 +202,7 @@ class Backend(Protocol):
     def top(self, context: Any) -> Cell:
         """The top of the trie for prompts under ``context`` (None for decoder-only models)."""
 
-    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, OutputRow]:
         """The model's output after each cell; missing ancestors are evaluated first."""
 
     def states(self, cell: Cell) -> Tensor:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.trie.backend import Place
+from engine.trie.backend import OutputRow
 from engine.trie.cell import Cell
 
 ROOM = 48  # cells of several callers in one pass; a single caller is not held back
@@ -26,7 +26,7 @@ class Job:
     """The request of one caller."""
 
     cells: list[Cell]  # those not evaluated yet
-    places: dict[Cell, Place] = field(default_factory=dict)
+    output_rows: dict[Cell, OutputRow] = field(default_factory=dict)
     error: Exception | None = None
     caller: int = field(default_factory=threading.get_ident)
 

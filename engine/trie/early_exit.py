@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from engine.drafting.exits import ExitLayers
 from engine.errors import PlaygroundError
-from engine.trie.backend import Place
+from engine.trie.backend import OutputRow
 from engine.trie.cell import Cell
 from engine.trie.plain import Plain
 from engine.trie.pool import Pool
@@ -46,7 +46,7 @@ class EarlyExit:
         """The whole model's."""
         return self._backend.states(cell)
 
-    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, OutputRow]:
         """The output of the first layers after each cell."""
         return self._backend.evaluate(cells, early=self._early)
 

@@ -17,7 +17,7 @@ from engine.accel.graph_calls import GraphCalls
 from engine.errors import PlaygroundError
 from engine.prompt import Prompt
 from engine.trace.gpu_statistics import BatchedStatistics
-from engine.trie.backend import Backend, Place
+from engine.trie.backend import Backend, OutputRow
 from engine.trie.batching import Job, PassBatching
 from engine.trie.cell import Cell
 
@@ -37,7 +37,7 @@ class Evaluator:
         self.batching = PassBatching()
         self._prompts: OrderedDict[tuple[tuple[int, ...], ...], Prompt] = OrderedDict()
         # The outputs that are still referred to: requesting them again takes no pass.
-        self._known: WeakKeyDictionary[Cell, ref[Place]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Cell, ref[OutputRow]] = WeakKeyDictionary()
 
     def prompt(
         self, ids: Sequence[int], prefix: Sequence[int], read: Callable[[], Prompt]
@@ -73,17 +73,17 @@ class Evaluator:
             finally:
                 self.lock.release()
 
-    def know(self, places: Mapping[Cell, Place]) -> None:
+    def know(self, output_rows: Mapping[Cell, OutputRow]) -> None:
         """Store outputs that were computed elsewhere."""
         with self.lock:
-            self._known.update({cell: ref(place) for cell, place in places.items()})
+            self._known.update({cell: ref(output_row) for cell, output_row in output_rows.items()})
 
     def states(self, cell: Cell) -> Tensor:
         """The last hidden state at every token down to an evaluated cell: (tokens, width)."""
         with self.lock:
             return self.backend.states(cell)
 
-    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+    def evaluate(self, cells: Sequence[Cell]) -> dict[Cell, OutputRow]:
         """The model's output after each cell, in passes shared with other callers."""
         job = Job(list(dict.fromkeys(cells)))
         self.batching.join(job)
@@ -102,7 +102,7 @@ class Evaluator:
                 raise error
             finally:
                 del error  # its traceback refers to this frame: a cycle would keep cells alive
-        return job.places
+        return job.output_rows
 
     def _pass(self) -> None:
         try:
@@ -113,7 +113,7 @@ class Evaluator:
     def _serve(self, parts: Sequence[tuple[Job, Sequence[Cell]]]) -> None:
         """Evaluate for several callers at once; one whose request is too large fails alone."""
         try:
-            places = self._look_up([cell for _, cells in parts for cell in cells])
+            output_rows = self._look_up([cell for _, cells in parts for cell in cells])
         except Exception as error:
             if len(parts) > 1:
                 for part in parts:
@@ -122,21 +122,23 @@ class Evaluator:
                 parts[0][0].error = error
             return
         for job, cells in parts:
-            job.places |= {cell: places[cell] for cell in cells}
+            job.output_rows |= {cell: output_rows[cell] for cell in cells}
             job.cells = job.cells[len(cells) :]
 
-    def _look_up(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+    def _look_up(self, cells: Sequence[Cell]) -> dict[Cell, OutputRow]:
         """Outputs that are still referred to, and new ones from the backend."""
         held = {cell: self._known.get(cell) for cell in cells}
-        places = {cell: place for cell, known in held.items() if known and (place := known())}
-        missing = [cell for cell in held if cell not in places]
+        output_rows = {
+            cell: output_row for cell, known in held.items() if known and (output_row := known())
+        }
+        missing = [cell for cell in held if cell not in output_rows]
         if missing:
             new = self._evaluate_new(missing)
-            self._known.update({cell: ref(place) for cell, place in new.items()})
-            places |= new
-        return places
+            self._known.update({cell: ref(output_row) for cell, output_row in new.items()})
+            output_rows |= new
+        return output_rows
 
-    def _evaluate_new(self, cells: Sequence[Cell]) -> dict[Cell, Place]:
+    def _evaluate_new(self, cells: Sequence[Cell]) -> dict[Cell, OutputRow]:
         try:
             return self.backend.evaluate(cells)
         except PlaygroundError:

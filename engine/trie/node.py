@@ -14,7 +14,7 @@ from torch import Tensor
 
 from engine.models.model import Model
 from engine.prompt import Prompt
-from engine.trie.backend import Place
+from engine.trie.backend import OutputRow
 from engine.trie.cell import Cell
 from engine.trie.evaluator import Evaluator
 
@@ -61,7 +61,7 @@ class Node:
 
     evaluator: Evaluator  # of the model whose trie it is in
     cell: Cell
-    place: Place  # the model's output there
+    output_row: OutputRow  # the model's output there
     text: Text  # the tokens from the start of the prompt to here
     step: int | None = None  # the last recorded step on the way here; None at the root
     unrecorded: tuple[int, ...] = ()  # the tokens after that step
@@ -70,17 +70,19 @@ class Node:
     @cached_property
     def ids(self) -> Tensor:
         """The tokens of the text on the model's device, (length,)."""
-        device = self.place.reading.logits.device
+        device = self.output_row.output.logits.device
         return torch.tensor(tuple(self.text), dtype=torch.long, device=device)
 
-    def descendant(self, tokens: Sequence[int], cell: Cell, place: Place, step_at: StepAt) -> Node:
+    def descendant(
+        self, tokens: Sequence[int], cell: Cell, output_row: OutputRow, step_at: StepAt
+    ) -> Node:
         """The node some tokens further."""
         step, unrecorded = self.step, [*self.unrecorded, *tokens]
         while unrecorded and (found := step_at(step, unrecorded[0], self.tree)) is not None:
             step = found
             unrecorded.pop(0)
         text = self.text.extended(tokens)
-        return Node(self.evaluator, cell, place, text, step, tuple(unrecorded), self.tree)
+        return Node(self.evaluator, cell, output_row, text, step, tuple(unrecorded), self.tree)
 
     def padded(self, token: int) -> Node:
         """The same position with a padding token: the text of an ended row, as processors see
@@ -114,5 +116,7 @@ class Source:
     def root(self) -> Node:
         """The node at the end of the prompt, once that is evaluated."""
         assert self.prompt.root is not None, "evaluate_prompt comes before root"
-        cell, place = self.prompt.root
-        return Node(self.evaluator, cell, place, Text((*self.prompt.padding, *self.prompt.start)))
+        cell, output_row = self.prompt.root
+        return Node(
+            self.evaluator, cell, output_row, Text((*self.prompt.padding, *self.prompt.start))
+        )

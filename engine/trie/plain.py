@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.prompt import Encoded
-from engine.trie.backend import NodeOutput, Place
+from engine.trie.backend import NodeOutput, OutputRow
 from engine.trie.cell import Cell, top
 
 BATCH = 32  # most paths in one forward pass
@@ -47,7 +47,7 @@ class Plain:
 
     def evaluate(
         self, cells: Sequence[Cell], early: PreTrainedModel | None = None
-    ) -> dict[Cell, Place]:
+    ) -> dict[Cell, OutputRow]:
         """The output of the model, or of its own first layers, after each cell.
 
         A cell above another one shares its row.
@@ -59,13 +59,13 @@ class Plain:
         alike: dict[tuple[int, int], list[Cell]] = defaultdict(list)
         for tip in tips:
             alike[id(tip.context), tip.depth].append(tip)
-        places: dict[Cell, Place] = {}
+        output_rows: dict[Cell, OutputRow] = {}
         for group in alike.values():
             for batch in (group[at : at + BATCH] for at in range(0, len(group), BATCH)):
                 read = [(row, cell) for row, tip in enumerate(batch) for cell in tips[tip]]
-                reading = self._read(batch, read, early)
-                places |= {cell: Place(reading, at) for at, (_, cell) in enumerate(read)}
-        return places
+                output = self._read(batch, read, early)
+                output_rows |= {cell: OutputRow(output, at) for at, (_, cell) in enumerate(read)}
+        return output_rows
 
     @torch.inference_mode()
     def _read(

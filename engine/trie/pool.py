@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from engine.models.view import takes_boolean_masks
-from engine.trie.backend import NodeOutput, Place
+from engine.trie.backend import NodeOutput, OutputRow
 from engine.trie.cache_layer import CAPACITY, Plan, PoolLayer, resized
 from engine.trie.cell import Cell, ancestor_masks, top, with_missing_ancestors
 from engine.trie.slots import PADDING, Slots
@@ -23,7 +23,7 @@ from engine.trie.slots import PADDING, Slots
 CHUNK = 512  # most cells in one forward pass: bounds the memory a long prompt needs
 BLOCK = 64  # the visible part of the pool grows by this many slots
 
-# Logits, hidden states and the vocabulary's size in; the readings of a pass out.
+# Logits, hidden states and the vocabulary's size in; the outputs of a pass out.
 ReadLogits = Callable[[Tensor, Tensor | None, int | None], NodeOutput]
 
 
@@ -76,7 +76,7 @@ class Pool:
 
     def evaluate(
         self, cells: Sequence[Cell], early: PreTrainedModel | None = None
-    ) -> dict[Cell, Place]:
+    ) -> dict[Cell, OutputRow]:
         """The model's output after each cell; missing ancestors are evaluated first, in chunks.
 
         ``early`` is the model's own first layers: they read and write the same slots, and cells
@@ -85,12 +85,12 @@ class Pool:
         queue = self._queue(cells, early)
         wanted = set(cells)
         self._allocate([cell for cell in queue if cell.slot is None])
-        places: dict[Cell, Place] = {}
+        output_rows: dict[Cell, OutputRow] = {}
         for chunk in (queue[at : at + CHUNK] for at in range(0, len(queue), CHUNK)):
             keep = [at for at, cell in enumerate(chunk) if cell in wanted]
-            reading = self._pass(chunk, keep, early)
-            places |= {chunk[at]: Place(reading, row) for row, at in enumerate(keep)}
-        return places
+            output = self._pass(chunk, keep, early)
+            output_rows |= {chunk[at]: OutputRow(output, row) for row, at in enumerate(keep)}
+        return output_rows
 
     def _queue(self, cells: Sequence[Cell], early: PreTrainedModel | None) -> list[Cell]:
         """The cells to forward, parents first. A cell whose output was dropped is forwarded again,
@@ -136,7 +136,7 @@ class Pool:
         kept: Tensor | None,
         early: PreTrainedModel | None,
     ) -> NodeOutput:
-        """The part of a pass that stays on the device: (queries,) tensors in, the readings of those
+        """The part of a pass that stays on the device: (queries,) tensors in, the outputs of those
         kept, or of all, out."""
         mask = self._ancestors[slots, : self._plan.visible]  # (queries, visible)
         mask[:, PADDING] |= slots == PADDING  # padding must see something, or its softmax is 0/0

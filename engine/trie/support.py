@@ -72,8 +72,8 @@ def _disagreement(model: PreTrainedModel) -> str | None:
         start = backend.top(None).descend([3, 5, 4])
         # Of one length: the plain backend needs one pass for both.
         tips = [start.descend([2, 6]), start.descend([7, 2])]
-        places = backend.evaluate(tips)
-        return torch.stack([places[tip].reading.logits[places[tip].row] for tip in tips])
+        output_rows = backend.evaluate(tips)
+        return torch.stack([output_rows[tip].output.logits[output_rows[tip].row] for tip in tips])
 
     try:
         pooled, plain = logits(Pool(model, positions=64)), logits(Plain(model))

@@ -31,7 +31,7 @@ Answer = list[dict[str, Any]]
 def add_endpoints(page: gr.Blocks, labs: Labs) -> None:
     """Add the three functions to the API and the MCP tools of a page."""
     endpoints = _Endpoints(labs)
-    known = ", ".join(id for id, found in registered().items() if not found.foreign)
+    known = ", ".join(id for id, found in registered().items() if not found.runs_user_code)
     models = f"Models: {', '.join(labs.names)}."
     _add(page, endpoints.compare, f"Strategies: {known}. {models}")
     _add(page, endpoints.stream, f"Strategies: {known}. {models}")

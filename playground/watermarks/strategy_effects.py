@@ -1,7 +1,7 @@
 """How a decoding strategy affects a watermark: one sentence for each strategy and scheme.
 
 A strategy without a text of its own gets the text of its kind: it drafts, it keeps beams, it runs
-foreign code, or nothing is known about it.
+user code, or nothing is known about it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _of_kind(strategy: str) -> tuple[str, ...]:
     found = strategies.registered().get(strategy)
     if found is None:
         return _UNKNOWN
-    if found.foreign:
+    if found.runs_user_code:
         return _FOREIGN
     if found.drafts:
         return _DRAFTS

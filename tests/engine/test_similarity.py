@@ -31,8 +31,10 @@ class Nodes:
     def at(self, length: int) -> Any:
         """The node at the end of the first tokens."""
         hidden = self.states[None, None, length - 1]  # (nodes, layers, width)
-        place = SimpleNamespace(reading=SimpleNamespace(hidden=hidden, logits=hidden), row=0)
-        return SimpleNamespace(cell=self._cells[length], place=place, evaluator=self.evaluator)
+        output_row = SimpleNamespace(output=SimpleNamespace(hidden=hidden, logits=hidden), row=0)
+        return SimpleNamespace(
+            cell=self._cells[length], output_row=output_row, evaluator=self.evaluator
+        )
 
 
 def expected(nodes: Nodes, length: int) -> torch.Tensor:

@@ -114,7 +114,7 @@ def test_a_prefix_acts_as_a_longer_prompt(id: str, lab: Playground) -> None:
 
 @EVERY
 def test_it_scores_a_text_or_rejects_that(id: str, lab: Playground) -> None:
-    if registered()[id].foreign:
+    if registered()[id].runs_user_code:
         with pytest.raises(PlaygroundError, match="cannot score"):
             lab.score("same", " old", [least(id)])
         return

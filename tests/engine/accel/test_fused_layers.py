@@ -28,8 +28,8 @@ FUSED = ("llama", "qwen3", "mistral")
 def logits(backend: Pool | Plain) -> torch.Tensor:
     start = backend.top(None).descend([3, 4, 5])
     cells = [start, start.child(6), start.child(7), start.descend([6, 8])]
-    places = backend.evaluate(cells)
-    return torch.stack([places[cell].reading.logits[places[cell].row] for cell in cells])
+    output_rows = backend.evaluate(cells)
+    return torch.stack([output_rows[cell].output.logits[output_rows[cell].row] for cell in cells])
 
 
 def fused_layers_of(view: PreTrainedModel) -> list[torch.nn.Module]:

@@ -14,7 +14,7 @@ from engine.accel.accelerated_pool import GraphPool
 from engine.accel.graphs import RECORDING, Graphs, bucket
 from engine.trace.gpu_statistics import BatchedStatistics
 from engine.trace.statistics import RowProbabilities, StatisticsRequest, compute
-from engine.trie.backend import NodeOutput, Place
+from engine.trie.backend import NodeOutput, OutputRow
 from engine.trie.plain import Plain
 from engine.trie.pool import Pool
 from engine.trie.slots import PADDING
@@ -27,8 +27,8 @@ def graph_pool(kind: str, positions: int = 256) -> GraphPool:
 
 
 def logits(backend: Pool | Plain, cells: list) -> torch.Tensor:
-    places = backend.evaluate(cells)
-    return torch.stack([places[cell].reading.logits[places[cell].row] for cell in cells])
+    output_rows = backend.evaluate(cells)
+    return torch.stack([output_rows[cell].output.logits[output_rows[cell].row] for cell in cells])
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 7])
@@ -83,10 +83,10 @@ def test_cells_of_a_failed_pass_get_no_slots(
 def test_outputs_stay_valid_after_later_passes() -> None:
     pool = graph_pool("llama")
     first = pool.top(None).descend([3, 4])
-    places = pool.evaluate([first])
-    before = places[first].reading.logits.clone()
+    output_rows = pool.evaluate([first])
+    before = output_rows[first].output.logits.clone()
     pool.evaluate([first.child(5)])
-    torch.testing.assert_close(places[first].reading.logits, before, rtol=0, atol=0)
+    torch.testing.assert_close(output_rows[first].output.logits, before, rtol=0, atol=0)
 
 
 def test_an_unused_pool_is_freed_without_the_garbage_collector() -> None:
@@ -135,16 +135,16 @@ def test_bucket_rounds_up_to_a_power_of_two() -> None:
 @pytest.mark.parametrize("stages", [0, 1, 3])
 def test_statistics_computed_at_once_equal_those_computed_row_by_row(stages: int) -> None:
     torch.manual_seed(0)
-    reading = NodeOutput.of(torch.randn(3, 5000) * 4)
-    scores, given = [], reading.logits
+    output = NodeOutput.of(torch.randn(3, 5000) * 4)
+    scores, given = [], output.logits
     for cut in range(stages):
         given = given.masked_fill(given < given.median() + cut, -torch.inf)
         scores.append(given)
     best = given.argmax(-1).tolist()
     picks = [(0, best[0]), (2, 17), (2, best[2]), (0, 4), (2, 8)]
-    request = StatisticsRequest([Place(reading, row) for row in range(3)], scores, picks)
+    request = StatisticsRequest([OutputRow(output, row) for row in range(3)], scores, picks)
     one_by_one = compute(request)
-    apart = [Place(NodeOutput.of(torch.randn(1, 5000)), 0) for _ in range(2)]
+    apart = [OutputRow(NodeOutput.of(torch.randn(1, 5000)), 0) for _ in range(2)]
     other = StatisticsRequest(apart, scores[:0], [(1, 3)])
     _, answer, _ = BatchedStatistics().compute_in_one_graph([other, request, other], ready=None)
     at_once = answer()
@@ -179,11 +179,15 @@ def of_each(told: RowProbabilities, numbers: list[float]) -> dict[int, tuple[flo
     return dict(zip(told.tokens, zip(*[iter(numbers)] * told.per_token, strict=True), strict=False))
 
 
-def test_slots_of_cells_that_are_never_named_are_released() -> None:
+def test_slots_of_cells_that_are_never_created_are_released() -> None:
     pool = graph_pool("llama")
-    unnamed = pool.unnamed(5)
-    unnamed.reading = NodeOutput.of(torch.zeros(5, 9))
-    cell, place = unnamed.name(2, pool.top(None), 7)
-    assert (cell.slot, cell.token, place.row) == (unnamed.slots[2], 7, 2) and pool.used == 5
-    del unnamed
+    pending = pool.reserve_cells(5)
+    pending.output = NodeOutput.of(torch.zeros(5, 9))
+    cell, output_row = pending.create(2, pool.top(None), 7)
+    assert (cell.slot, cell.token, output_row.row) == (
+        pending.slots[2],
+        7,
+        2,
+    ) and pool.used == 5
+    del pending
     assert pool.used == 1

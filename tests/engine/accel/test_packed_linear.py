@@ -145,8 +145,10 @@ def test_the_trie_gives_equal_logits_with_a_packed_and_grouped_view(pair):
         pool = Pool(model, positions=64)
         top = pool.top(None).descend([3, 5, 4])
         tips = [top.descend([token, token + 1]) for token in range(6)]
-        places = pool.evaluate(tips)
-        found.append(torch.stack([places[tip].reading.logits[places[tip].row] for tip in tips]))
+        output_rows = pool.evaluate(tips)
+        found.append(
+            torch.stack([output_rows[tip].output.logits[output_rows[tip].row] for tip in tips])
+        )
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 

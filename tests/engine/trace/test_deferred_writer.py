@@ -15,7 +15,7 @@ from engine.trace.distributions import observations
 from engine.trace.gpu_statistics import BatchedStatistics
 from engine.trace.statistics import KnownStatistics, StatisticsRequest
 from engine.trace.token_text import IdDecoder
-from engine.trie.backend import Best, NodeOutput, Place
+from engine.trie.backend import Best, NodeOutput, OutputRow
 from playground import Playground
 from tests.recordings import as_on_a_gpu
 from tests.tiny import tiny
@@ -158,18 +158,18 @@ def test_statistics_known_to_the_host_are_not_requested_again(ahead: None) -> No
 
 def test_known_statistics_include_picks_beyond_the_most_probable() -> None:
     logits = torch.randn(2, 300, generator=torch.Generator().manual_seed(1)) * 3
-    reading = NodeOutput.of(logits)
-    places = [Place(reading, row) for row in range(2)]
+    output = NodeOutput.of(logits)
+    output_rows = [OutputRow(output, row) for row in range(2)]
     order = logits.argsort(-1, descending=True).tolist()
     picks = [(0, order[0][0]), (1, order[1][40]), (1, order[1][3]), (1, order[1][200])]
     further = {
-        (row, token): (float(reading.log_probs[row, token]), order[row].index(token))
+        (row, token): (float(output.log_probs[row, token]), order[row].index(token))
         for row, token in picks[1:]
     }
-    known = KnownStatistics(Best.of(reading.summary), further)
+    known = KnownStatistics(Best.of(output.summary), further)
     assert known.cover(picks) and not known.cover([(0, order[0][40])])
     token_decoder = IdDecoder()
-    [computed] = BatchedStatistics().compute([StatisticsRequest(places, [], picks)])
+    [computed] = BatchedStatistics().compute([StatisticsRequest(output_rows, [], picks)])
     ours = observations(lambda: known.statistics(picks), [], picks, 300, token_decoder)
     theirs = observations(computed, [], picks, 300, token_decoder)
     assert [one.rank for one in ours] == [1, 41, 4, 201]

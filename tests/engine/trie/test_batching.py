@@ -55,10 +55,10 @@ def test_a_small_request_is_served_beside_a_large_one(
     evaluator.batching._waiting += [much, little]
     with evaluator.lock:
         evaluator._pass()
-        assert little.done and len(little.places) == 2
-        assert not much.done and len(much.places) == ROOM - 2
+        assert little.done and len(little.output_rows) == 2
+        assert not much.done and len(much.output_rows) == ROOM - 2
         evaluator._pass()
-    assert much.done and len(much.places) == 2 * ROOM
+    assert much.done and len(much.output_rows) == 2 * ROOM
     assert sizes == [ROOM, ROOM + 2]  # alone it is not limited
 
 

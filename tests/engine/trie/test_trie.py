@@ -77,7 +77,7 @@ def test_a_reused_slot_gives_the_logits_of_the_text_alone(
             asked = nodes[start : start + at_once]
             pooled, alone = pool.evaluate(asked), plain.evaluate(asked)
             for cell in asked:
-                ours, theirs = (p[cell].reading.logits[p[cell].row] for p in (pooled, alone))
+                ours, theirs = (p[cell].output.logits[p[cell].row] for p in (pooled, alone))
                 torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
         del nodes, asked, pooled, alone, cell
 
@@ -93,7 +93,7 @@ def test_a_full_pool_grows_and_keeps_its_keys_and_values() -> None:
     assert pool.used == 3 + 200 + 700
     ours, theirs = pooled[long], alone[long]
     torch.testing.assert_close(
-        ours.reading.logits[ours.row], theirs.reading.logits[theirs.row], rtol=1e-4, atol=1e-3
+        ours.output.logits[ours.row], theirs.output.logits[theirs.row], rtol=1e-4, atol=1e-3
     )
 
 
@@ -120,7 +120,7 @@ def test_a_pool_shrinks_to_what_the_last_comparisons_needed() -> None:
     pooled, alone = pool.evaluate(further), plain.evaluate(further)
     assert room(pool) == before
     for cell in further:
-        ours, theirs = (p[cell].reading.logits[p[cell].row] for p in (pooled, alone))
+        ours, theirs = (p[cell].output.logits[p[cell].row] for p in (pooled, alone))
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
     assert pool.attends_to(further[0]) == {cell.slot for cell in further[0].ancestry()}
     del held
@@ -131,12 +131,12 @@ def test_a_pool_does_not_shrink_below_a_slot_in_use() -> None:
     low = pool.top(None).descend([5] * 300)
     pool.evaluate([low])
     high = pool.top(None).descend([3, 4])
-    before = pool.evaluate([high])[high].reading.logits.clone()
+    before = pool.evaluate([high])[high].output.logits.clone()
     del low
     for _ in range(2 * REMEMBERED):
         pool.settle()
     assert high.slot in range(300, min(room(pool)))
-    torch.testing.assert_close(pool.evaluate([high])[high].reading.logits, before)
+    torch.testing.assert_close(pool.evaluate([high])[high].output.logits, before)
 
 
 def test_a_path_longer_than_a_chunk_is_evaluated_in_several_passes() -> None:
