@@ -208,7 +208,9 @@ def _break_off(live: _LiveRun, stop: Stop, error: str | None = None) -> None:
     if live.run.recorder.trace is None:
         with suppress(Exception):  # steps that cannot be written are left out
             live.run.writer.flush()
-        live.run.recorder.break_off(stop, error)
+        # Beams that are shown while they run may outnumber the sequences to return.
+        most = live.run.config.num_return_sequences
+        live.run.recorder.break_off(stop, error, most=most)
     live.continuations = []
     live.decoding.close()
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -167,14 +168,16 @@ class Recorder:
         self._tips = [tip for tip, _, _ in ends]
         self._ending = (tuple(self._sequence(*end) for end in ends), stop, None)
 
-    def break_off(self, stop: Stop, error: str | None = None) -> None:
-        """End the run where it is; it returns the texts shown last, without unverified drafts.
+    def break_off(self, stop: Stop, error: str | None = None, *, most: int) -> None:
+        """End the run where it is; it returns the texts shown last, at most ``most`` of them, and
+        without unverified drafts.
 
         Steps that were entered and not written are dropped.
         """
         self._changed = {id: None for id in self._changed if id < len(self._steps)}
         tips = map(self._last_verified, (tip for tip in self._tips if tip < len(self._steps)))
-        shown = tuple(self._sequence(tip, None, stop) for tip in tips if tip is not None)
+        tips = islice((tip for tip in tips if tip is not None), most)
+        shown = tuple(self._sequence(tip, None, stop) for tip in tips)
         self._ending = (shown, stop, error)
 
     def texts(self) -> list[list[int]]:

@@ -142,6 +142,7 @@ def test_stop_ends_every_run_within_a_tick() -> None:
     for trace in traces.values():
         assert trace.stop.rule == "cancelled" and trace.error is None
         assert len(trace.sequences[0].token_ids) in (6, 7)
+    assert [len(traces[run].sequences) for run in range(len(ALL))] == [1, 2, 1, 3, 1]
     assert after <= 2 * len(ALL)
     assert used(lab) == len("one two")
 

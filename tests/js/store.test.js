@@ -43,9 +43,18 @@ test("a chosen sequence is shown and replayed", () => {
   receive(stepsLine(0, [step(2, 0, " c"), step(3, 1, " d")], 3, { end: end(2, 3) }));
   const run = store.runs.get(0);
   assert.equal(textOf(run.text()), " a c", "the best returned one leads at the end");
-  store.choose(run, 3);
+  store.choose(run, 1);
   assert.equal(textOf(store.shown(run)), " b d");
   assert.equal(textOf(run.textAt(1)), " b");
+});
+
+test("of two equal returned sequences, the chosen one is selected", () => {
+  receive(columnLine(0), stepsLine(0, [step(0, null, " a"), step(1, null, " b")], 0, { end: end(0, 1, 1) }));
+  const run = store.runs.get(0);
+  for (const [choice, text] of [[2, " b"], [1, " b"], [0, " a"]]) {
+    store.choose(run, choice);
+    assert.deepEqual([run.choice, textOf(run.text())], [choice, text]);
+  }
 });
 
 test("missing lines are reported, and lines received twice change nothing", () => {

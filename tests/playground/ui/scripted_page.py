@@ -102,6 +102,20 @@ def drafts():
     yield Update(2, (), None, trace("greedy", [], [()], Stop("length")))
 
 
+def empty(*runs):
+    """Runs without a token."""
+    for run in runs:
+        yield Update(run, (), None, trace("greedy", [], [()], Stop("length")))
+
+
+def equal():
+    """A run that returns a text and then another one twice."""
+    steps = [step(0, None, " one"), step(1, None, " two")]
+    ended = trace("sample", steps, [(0,), (1,), (1,)], Stop("length"), (None,) * 3)
+    yield Update(0, tuple(steps), 0, ended)
+    yield from empty(1, 2)
+
+
 def forked():
     """A run of one token."""
     steps = [step(0, None, " anew")]
@@ -170,6 +184,7 @@ class Lab:
             "drafts": drafts,
             "many": many,
             "forever": lambda: forever(stop),
+            "equal": equal,
         }
         return scripts[prompt]()
 

@@ -270,7 +270,7 @@ export class Column {
     if (!scored && sequences.length < 2) return;
     const buttons = sequences.map((sequence, place) => {
       const label = `${place + 1}. ${sequence.score ?? ""}`.trim();
-      const choice = button("", label, () => store.choose(this.run, sequence.lead));
+      const choice = button("", label, () => store.choose(this.run, place));
       choice.title = `${sequence.tokens} tokens, ${sequence.stop}`;
       return choice;
     });
@@ -278,8 +278,7 @@ export class Column {
   }
 
   #pressSequence() {
-    const sequences = this.run.end?.sequences ?? [];
-    const shown = sequences.findIndex(({ lead }) => lead === this.run.lead); // two may end alike
+    const shown = this.run.choice ?? 0; // not the first one with this text: two may be equal
     this.sequences.querySelectorAll("button").forEach((choice, at) => {
       choice.setAttribute("aria-pressed", String(at === shown));
     });

@@ -137,7 +137,8 @@ export class Run {
     this.lead = null;
     /** @type {number[]} the last step of the leading text when it had 1, 2, 3 … tokens of its own */
     this.leads = [];
-    this.chosen = false; // the user chose which of the returned texts is shown
+    /** @type {number | null} the returned sequence that the user chose to see; texts of two may be equal */
+    this.choice = null;
     /** @type {End | null} */
     this.end = null;
     /** @type {{ at: number, instead: Place | null } | null} where a fork left its origin's text, and the token it replaced */
@@ -206,11 +207,11 @@ export class Run {
 
   /**
    * Shows another of the returned texts.
-   * @param {number | null} lead
+   * @param {number} choice its index
    */
-  choose(lead) {
-    this.lead = lead;
-    this.chosen = true;
+  choose(choice) {
+    this.lead = this.end?.sequences[choice]?.lead ?? null;
+    this.choice = choice;
   }
 
   /** @param {number | null} lead */
@@ -237,7 +238,7 @@ export class Run {
   textAt(length) {
     const now = this.text();
     if (length >= now.length) return now;
-    if (this.chosen) return now.slice(0, length);
+    if (this.choice !== null) return now.slice(0, length);
     const own = length - this.before.length;
     const lead = this.leads[own - 1];
     const event = this.steps.get(lead)?.event;
@@ -342,10 +343,10 @@ export class Store {
   /**
    * Shows another of the texts that a run returned.
    * @param {Run} run
-   * @param {number | null} lead
+   * @param {number} choice the index of the returned sequence
    */
-  choose(run, lead) {
-    run.choose(lead);
+  choose(run, choice) {
+    run.choose(choice);
     this.notify({ kind: "steps", run, steps: [] });
   }
 

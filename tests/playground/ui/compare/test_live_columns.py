@@ -169,6 +169,21 @@ def test_beams_revise_their_text_and_each_returned_one_is_shown(page, turns):
     assert column(page, 1).locator('[aria-pressed="true"]').inner_text() == "2. -0.2500"
 
 
+def test_equal_returned_texts_are_selected_one_by_one(page):
+    with following(page, "equal"):
+        pass
+    choices = column(page, 0).locator(".sequences button")
+    for at, text in ((0, " one"), (1, " two"), (2, " two"), (1, " two")):
+        choices.nth(at).click()
+        pressed = [str(place == at).lower() for place in range(3)]
+        wait(
+            lambda pressed=pressed: (
+                [choice.get_attribute("aria-pressed") for choice in choices.all()] == pressed
+            )
+        )
+        assert text_of(page, 0) == text
+
+
 def figures(page, index):
     """The metrics below a column's text."""
     words = column(page, index).locator(".figures")
