@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MEASURES, accessibleName, legendOf, markOf, measureOf, viridis } from "../../playground/ui/compare/web/token_marks.js";
+import { MEASURES, accessibleName, legendOf, markOf, measureOf, stripes, viridis } from "../../playground/ui/compare/web/token_marks.js";
 
 const place = (more = {}) => ({
   token: " dog", text: " dog", raw: 0.25, final: 0.5, rank: 2, notes: {}, given: false,
@@ -83,4 +83,10 @@ test("a token's accessible name has its text, its numbers and what the marks sho
   assert.equal(accessibleName(place({ text: "", token: "\n" }), usual), "⏎, 25.0 %, rank 2");
   assert.equal(accessibleName({ ...uncaptured, given: true }, usual), "dog, given by you");
   assert.equal(accessibleName(place(), { background: "entropy", underline: "entropy" }), "dog, 25.0 %, rank 2, entropy 1.50 nats");
+});
+
+test("a split character has a stripe for each of its tokens", () => {
+  const striped = stripes([viridis(0), null], false);
+  assert.match(striped, /^linear-gradient\(to right, color-mix\(in srgb, rgb\(68 1 84\).*\) 0\.0% 50\.0%, transparent 50\.0% 100\.0%\)$/);
+  assert.match(stripes([null, null], true), /^linear-gradient\(to left,/);
 });

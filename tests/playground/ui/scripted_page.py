@@ -33,6 +33,26 @@ from playground.ui.page import build, launch_options
 from playground.ui.shared.model_loading import Labs
 from strategies import find, registered
 
+# Tokens: their texts or, where a token is a part of a character, its spelling and the text it adds.
+HEBREW = [
+    "של",
+    "ום",
+    " עו",
+    ("<0xD7>", ""),
+    ("<0x9C>", "ל"),
+    "ם",
+    ",",
+    " abc",
+    " 12",
+    " שנ",
+    "ים",
+    ".",
+]
+ARABIC = ["مر", "حبا", " با", ("<0xD9>", ""), ("<0x84>", "ل"), "عا", "لم", "!"]
+FACE = [("<0xF0><0x9F>", ""), ("<0x98>", ""), ("<0x80>", "\U0001f600")]
+FAMILY = ["\U0001f469", "\u200d", "\U0001f469", "\u200d", "\U0001f467"]
+EMOJI = [" hi", ("<0x20><0xF0><0x9F>", ""), ("<0x98><0x80>", " \U0001f600"), *FACE]
+EMOJI += [" ", *FAMILY, " ", "\U0001f1e9", "\U0001f1ea", " \U0001f44d", "\U0001f3fd", "!"]
 EVIL = '<img src=x onerror="window.evil = 1">${window.evil = 1}{{evil}}</script><script>evil'
 
 
@@ -106,6 +126,24 @@ def empty(*runs):
     """Runs without a token."""
     for run in runs:
         yield Update(run, (), None, trace("greedy", [], [()], Stop("length")))
+
+
+def chain(run, *pieces):
+    """A run of one text whose tokens are given: texts, or pairs of a spelling and a text."""
+    pairs = [(piece, piece) if isinstance(piece, str) else piece for piece in pieces]
+    steps = [
+        replace(step(id, id - 1 if id else None, text), token=Token(id, spelling))
+        for id, (spelling, text) in enumerate(pairs)
+    ]
+    ended = trace("greedy", steps, [range(len(steps))], Stop("length"))
+    return Update(run, tuple(steps), len(steps) - 1, ended)
+
+
+def writing():
+    """Right-to-left text, and characters that are split over several tokens."""
+    yield chain(0, *HEBREW, "\n", *ARABIC)
+    yield chain(1, *EMOJI)
+    yield chain(2, " caf", "e", "\u0301", " स्", "ते", " 한", "국")
 
 
 def equal():
@@ -185,6 +223,7 @@ class Lab:
             "many": many,
             "forever": lambda: forever(stop),
             "equal": equal,
+            "writing": writing,
         }
         return scripts[prompt]()
 

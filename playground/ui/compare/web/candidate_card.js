@@ -3,6 +3,7 @@
 
 import { button, closest, make, placeCard } from "../../shared/web/dom.js";
 import { counted, nats, percent, visible } from "../../shared/web/format.js";
+import { partsOf } from "./characters.js";
 import { forkBlocked } from "./forks.js";
 import { listedMass } from "./step_distribution.js";
 import { store } from "./store.js";
@@ -172,7 +173,8 @@ export class CandidateCard {
   #position() {
     if (this.node.hidden || !this.token) return;
     if (!this.token.isConnected) return this.hide();
-    const ink = this.token.lastElementChild ?? this.token;
+    const shown = this.columnOf(this.token)?.shownBy(this.token) ?? this.token;
+    const ink = shown.lastElementChild ?? shown;
     placeCard(this.node, ink.getClientRects()[0] ?? this.token.getBoundingClientRect(), 6);
   }
 
@@ -199,7 +201,29 @@ export class CandidateCard {
     title.append(make("b", "", visible(here.place.token)), ` token ${at + 1} of ${store.title(column.run)}`);
     const { distribution } = here.place;
     const rows = distribution ? [this.#table(here, distribution)] : [];
-    this.node.replaceChildren(title, ...rows, this.#input(here), make("p", "facts", factsOf(here).join("\n")));
+    this.node.replaceChildren(title, ...this.#parts(here), ...rows, this.#input(here), make("p", "facts", factsOf(here).join("\n")));
+  }
+
+  /**
+   * The tokens of a character that is split over several of them; a click shows the candidates of one.
+   * @param {Here} here
+   */
+  #parts({ column, at }) {
+    const parts = partsOf(column.shares, at);
+    if (!parts.length) return [];
+    const line = make("p", "parts");
+    line.append(make("b", "", column.shares[column.shares[at].whole].text.trim()), ` is ${parts.length} tokens:`);
+    for (const part of parts) {
+      const { token, raw } = column.places[part];
+      const node = button("", visible(token), () => {
+        store.select(part, { column: column.run.key, replay: store.cursor.replay });
+        this.show(column.tokens[part], true);
+      });
+      node.title = percent(raw);
+      node.setAttribute("aria-pressed", String(part === at));
+      line.append(node);
+    }
+    return [line];
   }
 
   /**

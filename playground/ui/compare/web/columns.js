@@ -2,16 +2,19 @@
 
 import { button, make, reducedMotion } from "../../shared/web/dom.js";
 import { visible } from "../../shared/web/format.js";
+import { nameOf, partsOf, sharesOf } from "./characters.js";
 import { forkBlocked, originText } from "./forks.js";
 import { store } from "./store.js";
-import { accessibleName, markOf } from "./token_marks.js";
+import { accessibleName, markOf, stripes } from "./token_marks.js";
 
+/** @typedef {import("./characters.js").Share} Share */
 /** @typedef {import("./store.js").End} End */
 /** @typedef {import("./store.js").Place} Place */
 /** @typedef {import("./store.js").Returned} Returned */
 /** @typedef {import("./store.js").Run} Run */
 /** @typedef {import("./store.js").Step} Step */
 
+const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
 const MOST_ANIMATED = 24; // more new tokens at once appear without an animation
 
 /**
@@ -26,6 +29,12 @@ export const discarded = (step) => step.notes.verdict === "rejected" || step.not
  */
 const sameToken = (one, other) =>
   other !== undefined && one.run === other.run && one.step === other.step && one.tokenId === other.tokenId;
+
+/**
+ * @param {Share} one
+ * @param {Share} other
+ */
+const sameShare = (one, other) => one.text === other.text && one.first === other.first && one.whole === other.whole;
 
 /**
  * One figure below a text; its help appears on hover or focus.
@@ -60,6 +69,8 @@ export class Column {
     this.run = run;
     /** @type {Place[]} what is shown, and the elements that show it */
     this.places = [];
+    /** @type {Share[]} the characters that each of them shows */
+    this.shares = [];
     /** @type {HTMLElement[]} */
     this.tokens = [];
     /** @type {End | null} the end whose figures are shown */
@@ -121,19 +132,28 @@ export class Column {
   #show(places, animated) {
     let same = 0;
     while (same < places.length && sameToken(places[same], this.places[same])) same++;
+    const before = { places: this.places, shares: this.shares };
+    this.places = places;
+    this.shares = sharesOf(places);
     for (let at = 0; at < same; at++) {
-      // A step that was sent again has new notes.
-      if (places[at].notes !== this.places[at].notes) this.#paint(this.tokens[at], places[at]);
+      // A character may be complete now, or not any more. A step that was sent again has new notes.
+      if (!sameShare(this.shares[at], before.shares[at])) this.#write(at);
+      else if (places[at].notes === before.places[at].notes) continue;
+      this.#paint(at);
+      if (this.shares[at].whole < same) this.#paint(this.shares[at].whole);
     }
     const removed = this.tokens.splice(same);
     const focused = document.activeElement instanceof HTMLElement && removed.includes(document.activeElement);
     if (removed.length) this.#remove(removed, same < places.length);
     const added = places.slice(same).map((place, i) => this.#token(place, same + i));
+    this.tokens.push(...added);
+    added.forEach((_, i) => {
+      this.#write(same + i);
+      this.#paint(same + i);
+    });
     const batch = document.createDocumentFragment();
     batch.append(...added);
     this.text.insertBefore(batch, this.text.querySelector("del.revised"));
-    this.tokens.push(...added);
-    this.places = places;
     if (animated && added.length && added.length < MOST_ANIMATED && !reducedMotion()) {
       const own = added.filter((_, i) => same + i >= this.run.before.length);
       for (const token of own) token.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 150 });
@@ -187,38 +207,59 @@ export class Column {
    * @param {number} at
    */
   #token(place, at) {
-    // A leading space may hang at the end of a line, so it has no marks.
-    const gap = place.text.match(/^\s+(?=\S)/)?.[0] ?? "";
     const token = make("span", "token");
-    const ink = make("span", "ink", place.text.slice(gap.length));
-    token.append(gap, ink);
     token.tabIndex = -1;
     token.setAttribute("role", "option");
     token.setAttribute("aria-selected", "false");
     token.classList.toggle("inherited", at < this.run.before.length);
     token.classList.toggle("given", place.given);
-    if (!place.text) ink.dataset.mark = visible(place.token); // an end token, or part of a character
-    else if (place.text.includes("\n")) ink.dataset.mark = "⏎";
-    this.#paint(token, place);
     return token;
   }
 
   /**
-   * @param {HTMLElement} token
-   * @param {Place} place
+   * Writes the characters that a token shows.
+   * @param {number} at
    */
-  #paint(token, place) {
+  #write(at) {
+    const { text, whole } = this.shares[at];
+    // A leading space may hang at the end of a line, so it has no marks.
+    const gap = text.match(/^\s+(?=\S)/)?.[0] ?? "";
+    const ink = make("span", "ink", text.slice(gap.length));
+    if (!text && whole === at) ink.dataset.mark = visible(this.places[at].token); // an end token, or an incomplete character
+    else if (text.includes("\n")) ink.dataset.mark = "⏎";
+    this.tokens[at].replaceChildren(gap, ink);
+    this.tokens[at].classList.toggle("part", whole !== at);
+  }
+
+  /** @param {number} at */
+  #paint(at) {
+    const [token, place] = [this.tokens[at], this.places[at]];
+    const { text, whole } = this.shares[at];
     const tint = markOf(place, store.marks.background)?.tint;
     const line = markOf(place, store.marks.underline)?.line ?? "none";
     if (tint) token.style.setProperty("--tint", tint);
     else token.style.removeProperty("--tint");
+    const parts = whole === at ? partsOf(this.shares, at) : [];
+    token.classList.toggle("split", parts.length > 0);
+    const tints = parts.map((part) => markOf(this.places[part], store.marks.background)?.tint);
+    if (parts.length) token.style.setProperty("--stripes", stripes(tints, RIGHT_TO_LEFT.test(text)));
+    else token.style.removeProperty("--stripes");
     if (token.lastChild instanceof HTMLElement) token.lastChild.dataset.line = line;
     token.classList.toggle("unseen", place.raw === null && !place.given);
-    token.setAttribute("aria-label", accessibleName(place, store.marks));
+    token.setAttribute("aria-label", accessibleName(place, store.marks, nameOf(this.places, this.shares, at)));
   }
 
   repaint() {
-    this.tokens.forEach((token, at) => this.#paint(token, this.places[at]));
+    this.tokens.forEach((_, at) => this.#paint(at));
+  }
+
+  /**
+   * The element that shows a token's characters.
+   * @param {HTMLElement} token
+   */
+  shownBy(token) {
+    const whole = this.shares[this.tokens.indexOf(token)]?.whole;
+    return whole === undefined ? token : this.tokens[whole];
   }
 
   /**
@@ -228,8 +269,10 @@ export class Column {
   highlight(at) {
     const now = at === null ? undefined : this.tokens[at];
     if (this.current === now) return;
+    this.text.querySelector(".around")?.classList.remove("around");
     this.current?.removeAttribute("aria-current");
     now?.setAttribute("aria-current", "true");
+    if (now?.classList.contains("part")) this.shownBy(now).classList.add("around");
     this.current = now;
   }
 

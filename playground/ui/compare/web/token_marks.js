@@ -164,6 +164,20 @@ export function markOf(place, name) {
 }
 
 /**
+ * The background of a character that is split over several tokens: a stripe for each of them.
+ * @param {(string | null | undefined)[]} tints
+ * @param {boolean} rightToLeft
+ */
+export function stripes(tints, rightToLeft) {
+  const size = 100 / tints.length;
+  const stops = tints.map((tint, at) => {
+    const colour = tint ? `color-mix(in srgb, ${tint} var(--strength), transparent)` : "transparent";
+    return `${colour} ${(at * size).toFixed(1)}% ${((at + 1) * size).toFixed(1)}%`;
+  });
+  return `linear-gradient(to ${rightToLeft ? "left" : "right"}, ${stops.join(", ")})`;
+}
+
+/**
  * What the legend shows of a measure: a colour scale, or one sample for each mark.
  * @param {string} name
  * @param {string} channel background or underline
@@ -182,8 +196,7 @@ export function legendOf(name, channel) {
  * @param {Place} place
  * @param {Marks} marks
  */
-export function accessibleName(place, marks) {
-  const name = place.text.trim() || visible(place.token);
+export function accessibleName(place, marks, name = place.text.trim() || visible(place.token)) {
   const extra = [marks.background, marks.underline]
     .filter((measure, i, all) => !["probability", "rank", "none"].includes(measure) && all.indexOf(measure) === i)
     .map((measure) => markOf(place, measure)?.text);

@@ -3,12 +3,16 @@
 /** @type {Record<string, string>} */
 const WHITESPACE = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽" };
 
+/** @type {Record<string, string>} */
+const JOINERS = { "\u200c": "ZWNJ", "\u200d": "ZWJ" };
+
 /**
- * A token with its white space made visible.
+ * A token with its white space made visible, and with a base for a combining mark that has none.
  * @param {string} text
  */
 export function visible(text) {
-  return text.replace(/[ \n\t\r\u00a0]/g, (character) => WHITESPACE[character]);
+  if (Object.hasOwn(JOINERS, text)) return JOINERS[text];
+  return (/^\p{M}/u.test(text) ? "◌" + text : text).replace(/[ \n\t\r\u00a0]/g, (character) => WHITESPACE[character]);
 }
 
 /**

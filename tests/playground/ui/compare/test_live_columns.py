@@ -13,11 +13,12 @@ from tests.playground.ui.browsing import (
     running,
     served,
     states,
+    stored,
     text_of,
     visiting,
     wait,
 )
-from tests.playground.ui.scripted_page import EVIL
+from tests.playground.ui.scripted_page import EVIL, FAMILY
 
 PAGE = Path(__file__).parents[1] / "scripted_page.py"
 WRITTEN = "#live .column[data-state=writing] .token"  # not those of an earlier run
@@ -182,6 +183,67 @@ def test_equal_returned_texts_are_selected_one_by_one(page):
             )
         )
         assert text_of(page, 0) == text
+
+
+# The greatest distance, in pixels, of a character in a column from its place in plain text.
+DISTANCE = """text => {
+    const places = (root) => {
+        const found = [];
+        const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+        while (walk.nextNode()) {
+            for (let at = 0; at < walk.currentNode.length; at++) {
+                const range = document.createRange();
+                range.setStart(walk.currentNode, at);
+                range.setEnd(walk.currentNode, at + 1);
+                const { left, top } = range.getBoundingClientRect();
+                if (walk.currentNode.data[at] !== '\\n') found.push([left, top]);
+            }
+        }
+        return found;
+    };
+    const plain = text.cloneNode();
+    plain.textContent = text.textContent;
+    const shown = places(text);
+    text.replaceWith(plain);
+    const expected = places(plain);
+    plain.replaceWith(text);
+    const distance = ([x, y], at) => Math.hypot(x - expected[at][0], y - expected[at][1]);
+    return Math.max(...shown.map(distance));
+}"""
+
+
+def test_right_to_left_text_is_laid_out_like_plain_text(page):
+    with following(page, "writing"):
+        pass
+    text = column(page, 0).locator(".text")
+    assert text.evaluate(DISTANCE) < 1.0
+    tokens = column(page, 0).locator(".token").all()
+    first, second, right = tokens[0].bounding_box(), tokens[1].bounding_box(), text.bounding_box()
+    assert second["x"] < first["x"]
+    assert first["x"] + first["width"] == pytest.approx(right["x"] + right["width"], abs=1)
+    assert text_of(page, 0) == "שלום עולם, abc 12 שנים.\nمرحبا بالعالم!"
+
+
+def test_a_character_split_over_tokens_is_shown_once_with_its_parts_on_hover(page):
+    with following(page, "writing"):
+        pass
+    shown = [column(page, index).locator(".token:not(.part)") for index in range(3)]
+    family = "".join(FAMILY)
+    assert [text.strip() for text in shown[1].all_text_contents()] == (
+        ["hi", "😀", "😀", "", family, "", "🇩🇪", "", "👍🏽", "!"]
+    )
+    assert shown[2].all_text_contents()[:2] == [" caf", "e\u0301"]
+    assert column(page, 0).locator("[data-mark]").count() == 1  # the line break
+    face = column(page, 1).locator(".token").nth(5)
+    assert face.get_attribute("aria-label").startswith("😀, in 3 tokens")
+    face.hover()
+    parts = page.locator("#live .candidates .parts button")
+    wait(lambda: parts.all_inner_texts() == ["<0xF0><0x9F>", "<0x98>", "<0x80>"])
+    parts.nth(1).click()
+    wait(lambda: stored(page, "cursor")["at"] == 4)
+    assert page.inner_text("#live .candidates .where").startswith("<0x98> token 5 of")
+    wait(lambda: "around" in face.get_attribute("class").split())
+    page.keyboard.press("Escape")
 
 
 def figures(page, index):
