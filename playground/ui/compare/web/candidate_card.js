@@ -119,13 +119,21 @@ export class CandidateCard {
       const inside = event.target instanceof Node && node.contains(event.target);
       if (this.pinned && !inside && !tokenAt(event)) this.hide();
     });
+    const leave = store.subscribe(({ kind }) => {
+      if (!view.isConnected) leave();
+      else if (kind === "replay" && store.replaying) this.hide();
+    });
     addEventListener("scroll", () => this.#position(), { passive: true, capture: true });
     addEventListener("resize", () => this.#position());
   }
 
-  /** @param {HTMLElement} token */
+  /**
+   * A replay moves the tokens below the pointer and the focus: only a click opens the card then.
+   * @param {HTMLElement} token
+   */
   show(token, pinned = this.pinned) {
     clearTimeout(this.timer);
+    if (store.replaying && !pinned) return;
     if (token === this.token && !this.node.hidden) {
       this.pinned = pinned;
       return;
@@ -175,7 +183,11 @@ export class CandidateCard {
     if (!this.token.isConnected) return this.hide();
     const shown = this.columnOf(this.token)?.shownBy(this.token) ?? this.token;
     const ink = shown.lastElementChild ?? shown;
-    placeCard(this.node, ink.getClientRects()[0] ?? this.token.getBoundingClientRect(), 6);
+    const anchor = ink.getClientRects()[0] ?? shown.getBoundingClientRect();
+    placeCard(this.node, anchor, 6);
+    // A token that was scrolled away takes its card with it, so that it does not cover another view.
+    const away = anchor.bottom < 0 || anchor.top > innerHeight;
+    this.node.classList.toggle("away", away && !this.node.contains(document.activeElement));
   }
 
   /** @param {KeyboardEvent} event */

@@ -1,6 +1,6 @@
 // One column: a run's text token by token, its title, and its figures when the run is over.
 
-import { button, make, reducedMotion } from "../../shared/web/dom.js";
+import { button, make, placeCard, reducedMotion } from "../../shared/web/dom.js";
 import { visible } from "../../shared/web/format.js";
 import { nameOf, partsOf, sharesOf } from "./characters.js";
 import { forkBlocked, originText } from "./forks.js";
@@ -56,6 +56,9 @@ function figureOf([name, value, help], id, first) {
   const label = button("", name, () => {});
   if (!first) label.tabIndex = -1; // the arrow keys reach the others
   label.setAttribute("aria-describedby", tip.id);
+  for (const kind of ["pointerenter", "focus"]) {
+    label.addEventListener(kind, () => placeCard(tip, label.getBoundingClientRect(), 2));
+  }
   term.append(label, tip);
   return pair;
 }

@@ -1,6 +1,6 @@
 // The playback bar: moves through the texts, replays them, and pauses, resumes or steps the runs.
 
-import { button, make, part, svg } from "../../shared/web/dom.js";
+import { button, closest, make, part, svg } from "../../shared/web/dom.js";
 import { store } from "./store.js";
 
 /** @typedef {"start" | "back" | "play" | "step" | "end"} Action */
@@ -143,6 +143,11 @@ export class Playback {
       this.act(action);
     };
     document.addEventListener("keydown", onKey);
+    this.view.addEventListener("click", (event) => {
+      if (!closest(event, ".token") || !this.timer) return;
+      this.replay(false); // the visitor looks at a token
+      this.refresh();
+    });
   }
 
   /** @param {Action} action */
@@ -169,6 +174,7 @@ export class Playback {
   replay(on) {
     clearInterval(this.timer);
     this.timer = on ? setInterval(() => this.#replayStep(), 1000 / Number(this.speed.value)) : 0;
+    store.setReplaying(on);
   }
 
   #replayStep() {

@@ -89,7 +89,7 @@
  * @typedef {{ background: string, underline: string }} Marks
  *
  * @typedef {{ kind: "feed" } | { kind: "reset" } | { kind: "column", run: Run } | { kind: "steps", run: Run, steps: Step[] }
- *   | { kind: "pace" } | { kind: "cursor" } | { kind: "marks" } | { kind: "tab" } | { kind: "cards" }
+ *   | { kind: "pace" } | { kind: "cursor" } | { kind: "replay" } | { kind: "marks" } | { kind: "tab" } | { kind: "cards" }
  *   | { kind: "status", text: string, error: boolean }} Change
  */
 
@@ -260,6 +260,7 @@ export class Store {
     this.pace = "over";
     /** @type {Cursor} */
     this.cursor = { at: null, column: null, replay: false, step: null };
+    this.replaying = false; // the replay moves the cursor
     /** @type {Marks} */
     this.marks = { background: "probability", underline: "rank" };
     this.renders = { requested: 0, done: 0 }; // of the strategy cards
@@ -348,6 +349,13 @@ export class Store {
   choose(run, choice) {
     run.choose(choice);
     this.notify({ kind: "steps", run, steps: [] });
+  }
+
+  /** @param {boolean} on */
+  setReplaying(on) {
+    if (this.replaying === on) return;
+    this.replaying = on;
+    this.notify({ kind: "replay" });
   }
 
   /** @param {Partial<Marks>} marks */

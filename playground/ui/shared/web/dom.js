@@ -103,16 +103,17 @@ export function drawWhenVisible(element, draw) {
 
 /**
  * Positions a floating card below an anchor where there is room, else above it, and never outside
- * the window.
+ * the window or below its scroll bars.
  * @param {HTMLElement} card
  * @param {DOMRect} anchor
  * @param {number} gap
  */
 export function placeCard(card, anchor, gap) {
   const size = card.getBoundingClientRect();
+  const { clientWidth: width, clientHeight: height } = document.documentElement;
   const below = anchor.bottom + gap;
   const above = Math.max(8, anchor.top - size.height - gap);
-  const top = below + size.height <= innerHeight || anchor.top < size.height ? below : above;
-  card.style.left = `${Math.max(8, Math.min(anchor.left, innerWidth - size.width - 8))}px`;
-  card.style.top = `${Math.max(8, Math.min(top, innerHeight - size.height - 8))}px`;
+  const top = below + size.height <= height || anchor.top < size.height ? below : above;
+  card.style.left = `${Math.max(8, Math.min(anchor.left, width - size.width - 8))}px`;
+  card.style.top = `${Math.max(8, Math.min(top, height - size.height - 8))}px`;
 }

@@ -7,6 +7,7 @@ import pytest
 
 from playground.ui.compare.links import State, encode
 from tests.playground.ui.browsing import (
+    WIDE,
     column,
     opened,
     over,
@@ -283,6 +284,69 @@ def test_no_token_is_lost_when_updates_are_faster_than_frames(page):
         # A busy browser misses updates.
         page.evaluate("() => { const end = Date.now() + 1500; while (Date.now() < end); }")
     assert text_of(page, 0) == "".join(f"{id} " for id in range(300))
+
+
+# Whether an element lies inside the window.
+INSIDE = """card => {
+    const { left, right, top, bottom } = card.getBoundingClientRect();
+    const { clientWidth, clientHeight } = document.documentElement;
+    return right > left && left >= 0 && right <= clientWidth && top >= 0 && bottom <= clientHeight;
+}"""
+
+
+@pytest.mark.parametrize("width", [1400, 500])
+def test_cards_and_tips_stay_inside_the_window(page, width):
+    with following(page, "drafts"):
+        pass
+    page.set_viewport_size({"width": width, "height": 800})
+    try:
+        tokens = page.locator("#live .token").all()
+        max(tokens, key=lambda token: token.bounding_box()["x"]).hover()
+        card = page.locator("#live .candidates")
+        card.wait_for()
+        assert card.evaluate(INSIDE)
+        for pair in page.locator("#live .figures div:has(.tip)").all():
+            name, tip = pair.locator("button"), pair.locator(".tip")
+            # The page may still move below the pointer: the tabs draw their views.
+            wait(lambda name=name, tip=tip: name.hover() or tip.is_visible())
+            assert tip.evaluate(INSIDE), tip.inner_text()
+    finally:
+        page.set_viewport_size(WIDE)
+
+
+def test_no_card_is_open_during_a_replay(page):
+    with following(page, "many"):
+        pass
+    card, tokens = page.locator("#live .candidates"), column(page, 0).locator(".token")
+    tokens.nth(4).click()
+    card.wait_for()
+    page.keyboard.press("Space")  # replay from here
+    card.wait_for(state="hidden")
+    wait(lambda: tokens.count() > 8)
+    tokens.nth(2).hover()
+    page.wait_for_timeout(400)
+    assert stored(page, "replaying") and not card.is_visible()
+    tokens.nth(2).click()
+    card.wait_for()
+    assert not stored(page, "replaying")
+    assert stored(page, "cursor")["at"] == 2
+
+
+def test_a_card_leaves_the_window_with_its_token(page):
+    with following(page, "drafts"):
+        pass
+    card = page.locator("#live .candidates")
+    column(page, 0).locator(".token").first.click()
+    card.wait_for()
+    page.evaluate("document.body.style.paddingBottom = '3000px'")
+    try:
+        page.evaluate("scrollTo(0, 3000)")
+        card.wait_for(state="hidden")
+        column(page, 0).locator(".token").first.scroll_into_view_if_needed()
+        card.wait_for()
+    finally:
+        page.evaluate("document.body.style.paddingBottom = ''")
+        page.keyboard.press("Escape")
 
 
 def test_the_page_works_again_after_an_internal_error(page):
