@@ -70,7 +70,8 @@ def sample(
         return calls.sample(processors, scores, exponential_noise(scores, generator))
     stages = process(processors, texts, scores, beams, calls)
     probs = (stages[-1].scores if stages else scores).softmax(-1)
-    return Sampled(stages, race(probs, exponential_noise(probs, generator), 1))
+    noise = exponential_noise(probs, generator)
+    return Sampled(stages, race(probs, noise, 1), noise)
 
 
 def _recordable(processors: Sequence[LogitsProcessor], scores: Tensor) -> bool:

@@ -74,6 +74,7 @@ class _LastScores(NamedTuple):
 
     nodes: Sequence[Node]
     scores: Scores
+    drawn: Sequence[int] = ()  # the token drawn from each row, where all were drawn at once
 
 
 class Run:
@@ -173,12 +174,22 @@ class Run:
         self.recorder.charge(self._model_calls() - calls, 0)
         tokens = yield from fetch(sampled)
         notes = self._green_notes(texts, logits, sampled.stages)
-        self._last = _LastScores(nodes, Scores(output_rows, logits, sampled.stages, notes=notes))
-        return list(self._checked(tokens).flatten().tolist())
+        scores = Scores(output_rows, logits, sampled.stages, notes=notes, noise=sampled.noise)
+        self._last = _LastScores(nodes, scores)
+        drawn = list(self._checked(tokens).flatten().tolist())
+        self._last = self._last._replace(drawn=drawn)
+        return drawn
 
-    def draw(self, probs: Tensor, count: int = 1) -> Tensor:
-        """Draw different tokens from given probabilities, (…, vocab): (…, count) on the host."""
-        return self._checked(multinomial(probs, count, self.generator))
+    def draw(self, probs: Tensor, count: int = 1, *, at: Sequence[Node] = ()) -> Tensor:
+        """Draw different tokens from given probabilities, (…, vocab): (…, count) on the host.
+
+        ``at`` are the nodes, among those of the last scores, whose next tokens are drawn, row by
+        row: the next records there show the random numbers.
+        """
+        tokens, noise = multinomial(probs, count, self.generator)
+        if at:
+            self._add_noise(at, noise.view(len(at), -1))
+        return self._checked(tokens)
 
     def scores(
         self,
@@ -212,14 +223,17 @@ class Run:
         """Name what the strategy made of the last scores at a node, (vocab,): the next record at
         this node shows it as one more stage."""
         assert self._last is not None, "scores come before add_stage"
-        nodes, before = self._last
+        nodes, before, _ = self._last
         assert before.given is not None, "there are scores to change"
         index = [other is node for other in nodes].index(True)
         row = slice(index, index + 1)
         stages = [Stage(stage.name, stage.scores[row]) for stage in before.stages]
         stages.append(Stage(name, scores[None]))
         notes = before.notes and partial(_notes_of_row, index, before.notes)
-        scores_there = Scores([node.output_row], before.given[row], stages, notes=notes)
+        noise = None if before.noise is None else before.noise[row]
+        scores_there = Scores(
+            [node.output_row], before.given[row], stages, notes=notes, noise=noise
+        )
         self._last = _LastScores([node], scores_there)
 
     @cached_property
@@ -301,13 +315,20 @@ class Run:
         if not picks:
             return []
         assert self._last is not None, "scores come before record"
-        nodes, scores = self._last
+        nodes, scores, drawn = self._last
         rows = {id(node): row for row, node in reversed(list(enumerate(nodes)))}
+        # Several tokens may be drawn at one node: each from a row of its own.
+        of_draw = {(id(nodes[row]), token): row for row, token in enumerate(drawn)}
         entries = [
             self.recorder.enter(self._step(node), token, event, notes, node.tree)
             for node, token, event, notes, _ in picks
         ]
-        pairs = [None if pick.brief else (rows[id(pick.node)], pick.token) for pick in picks]
+        pairs = [
+            None
+            if pick.brief
+            else (of_draw.get((id(pick.node), pick.token), rows[id(pick.node)]), pick.token)
+            for pick in picks
+        ]
         self.writer.add(scores, pairs, entries)
         return [entry.id for entry in entries]
 
@@ -386,6 +407,17 @@ class Run:
         index = self._processors.index(self._watermark)
         before = stages[index - 1].scores if index else given
         return partial(green_notes, self._watermark, texts, before)
+
+    def _add_noise(self, nodes: Sequence[Node], noise: Tensor) -> None:
+        """Add the random numbers drawn at some nodes, (nodes, vocab), to the last scores."""
+        assert self._last is not None, "scores come before draw"
+        before = self._last
+        if list(map(id, nodes)) != list(map(id, before.nodes)):
+            every = noise.new_full((len(before.nodes), noise.shape[-1]), math.nan)
+            rows = {id(node): row for row, node in enumerate(before.nodes)}
+            every[[rows[id(node)] for node in nodes]] = noise
+            noise = every
+        self._last = before._replace(scores=before.scores._replace(noise=noise))
 
     def _compute(
         self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any

@@ -6,16 +6,25 @@ p / e win. `torch.multinomial` also reads two checks back from the device first,
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 IMPOSSIBLE = -1  # in place of a token, where no token has a positive probability
 
 
-def multinomial(probs: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Draw ``count`` different tokens from each row of probabilities, (…, vocab): (…, count) on the
-    host."""
-    return race(probs, exponential_noise(probs, generator), count).cpu()
+class Draws(NamedTuple):
+    """Drawn tokens, and the random numbers that decided."""
+
+    tokens: Tensor  # (…, count) on the host
+    noise: Tensor  # (…, vocab) on the device
+
+
+def multinomial(probs: Tensor, count: int, generator: torch.Generator) -> Draws:
+    """Draw ``count`` different tokens from each row of probabilities, (…, vocab)."""
+    noise = exponential_noise(probs, generator)
+    return Draws(race(probs, noise, count).cpu(), noise)
 
 
 def exponential_noise(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -24,8 +33,8 @@ def exponential_noise(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def race(probs: Tensor, noise: Tensor, count: int) -> Tensor:
-    """The tokens that win the race, (…, count), first one first; overwrites the noise."""
-    speed = torch.div(probs.detach(), noise, out=noise)
+    """The tokens that win the race, (…, count), first one first."""
+    speed = probs.detach() / noise
     first = speed.max(-1, keepdim=True) if count == 1 else speed.topk(count)
     # Written so that NaN counts as impossible, too.
     return first.indices.masked_fill_(~(first.values[..., :1] > 0), IMPOSSIBLE)

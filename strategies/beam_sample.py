@@ -30,7 +30,7 @@ def drawn_candidates(run: Run, beams: Beams) -> Subroutine[Candidates]:
     scores = run.scores(beams.nodes, log_probs=True)  # (beams, vocab)
     totals = scores + beams.totals[:, None].to(scores)
     probs = totals.flatten().softmax(-1)  # (beams * vocab,)
-    drawn = run.draw(probs[None], beams.num_candidates)[0].tolist()
+    drawn = run.draw(probs[None], beams.num_candidates, at=beams.nodes)[0].tolist()
     places = [divmod(index, scores.shape[-1]) for index in drawn]
     rows, tokens = [beam for beam, _ in places], [token for _, token in places]
     return beams.candidates(rows, tokens, scores[rows, tokens].tolist())

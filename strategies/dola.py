@@ -103,14 +103,18 @@ def dola(run: Run, params: Params) -> Decoding:
     while True:
         found = contrast(run, node, layers)
         scores = run.scores([node], stage=("dola", found.scores[None]))[0]  # (vocab,)
-        token = int(run.draw(scores.softmax(-1))) if params.do_sample else int(scores.argmax())
+        token = _token(run, node, scores, params)
         recorded = _recorded(token, scores, found.final)
+        by_layer = _by_layer(recorded, torch.cat([found.early, found.final[None]]))
+        of_token = by_layer[recorded.index(token)]  # the id, then the log-probabilities
         step = run.choose(
             node,
             token,
             layer=layers[found.premature],
+            last=of_token[-1],
+            early=of_token[1 + found.premature],
             divergences=dict(zip(map(str, layers), _rounded(found.divergences), strict=True)),
-            candidates=_by_layer(recorded, torch.cat([found.early, found.final[None]])),
+            candidates=by_layer,
             cut=[recorded[at] for at in (scores[recorded] == -torch.inf).nonzero().flatten()],
         )
         run.show([step])
@@ -121,6 +125,12 @@ def dola(run: Run, params: Params) -> Decoding:
 
 
 generate = custom_generate(dola)
+
+
+def _token(run: Run, node: Node, scores: Tensor, params: Params) -> int:
+    if params.do_sample:
+        return int(run.draw(scores.softmax(-1), at=[node]))
+    return int(scores.argmax())
 
 
 def candidate_layers(chosen: str | list[int], last: int, tied: bool) -> list[int]:

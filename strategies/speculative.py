@@ -127,16 +127,17 @@ def verify(run: Run, nodes: Sequence[Node], draft: Draft, do_sample: bool) -> Su
         p = run.scores(nodes).softmax(-1)  # (1 + drafted, vocab)
         p_drafted = p[rows, list(draft.tokens)].tolist()
         if draft.q is not None:
-            verdict = accept(run, draft.tokens, p, draft.q)
+            verdict = accept(run, draft.tokens, p, draft.q, nodes)
         else:
-            verdict = follow(run.draw(p)[:, 0].tolist(), draft)
+            verdict = follow(run.draw(p, at=nodes)[:, 0].tolist(), draft)
     return verdict._replace(p=p_drafted)
 
 
-def accept(run: Run, tokens: Sequence[int], p: Tensor, q: Tensor) -> Verdict:
+def accept(run: Run, tokens: Sequence[int], p: Tensor, q: Tensor, nodes: Sequence[Node]) -> Verdict:
     """Speculative sampling: what is accepted follows the model's own distribution p.
 
-    ``p``: (1 + drafted, vocab) of the model, ``q``: (drafted, vocab) of the draft model.
+    ``p``: (1 + drafted, vocab) of the model after each of the nodes, ``q``: (drafted, vocab) of the
+    draft model.
     """
     # Accept x ~ q(x) with probability min(1, p(x) / q(x)); "<", as a draw of 0 must not accept p =
     # 0
@@ -151,7 +152,8 @@ def accept(run: Run, tokens: Sequence[int], p: Tensor, q: Tensor) -> Verdict:
         total = rest.sum()
         # Where p and q differ by rounding only, nothing is left, and p itself is right.
         left = residual = rest / total if total > 0 else p[accepted]
-    return Verdict(range(accepted), int(run.draw(left)), draws.tolist(), residual)
+    token = int(run.draw(left, at=[nodes[accepted]]))
+    return Verdict(range(accepted), token, draws.tolist(), residual)
 
 
 def follow(own: Sequence[int], draft: Draft) -> Verdict:

@@ -26,11 +26,13 @@ from engine.trace.distributions import Stage, processor_name
 
 
 class Sampled(HostFuture):
-    """Drawn tokens, (rows, 1), and the scores that each processor left before the draw."""
+    """Drawn tokens, (rows, 1), the scores that each processor left before the draw, and the random
+    numbers of the draw, (rows, vocab)."""
 
-    def __init__(self, stages: list[Stage], tokens: Tensor) -> None:
+    def __init__(self, stages: list[Stage], tokens: Tensor, noise: Tensor) -> None:
         super().__init__(tokens)
         self.stages = stages
+        self.noise = noise
 
 
 class GraphCalls:

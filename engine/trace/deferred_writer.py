@@ -44,6 +44,7 @@ class Scores(NamedTuple):
     stages: list[Stage]
     known: KnownStatistics | None = None  # what the host has instead
     notes: Notes | None = None  # gives further notes on picks
+    noise: Tensor | None = None  # (rows, vocab) the random numbers that tokens were drawn with
 
     @property
     def names(self) -> list[str]:
@@ -71,7 +72,7 @@ class _Pending:
         """The statistics to compute."""
         scores = self.scores
         stages = [stage.scores for stage in scores.stages]
-        return StatisticsRequest(scores.output_rows, stages, self.picks)
+        return StatisticsRequest(scores.output_rows, stages, self.picks, scores.noise)
 
 
 class DeferredWriter:
@@ -154,9 +155,9 @@ def _picked_only(
     if len(rows) == len(scores.output_rows):
         return scores, picks
     output_rows = [scores.output_rows[row] for row in rows]
-    return scores._replace(output_rows=output_rows), [
-        (rows.index(row), token) for row, token in picks
-    ]
+    noise = None if scores.noise is None else torch.stack([scores.noise[row] for row in rows])
+    scores = scores._replace(output_rows=output_rows, noise=noise)
+    return scores, [(rows.index(row), token) for row, token in picks]
 
 
 def request_statistics(writers: Sequence[DeferredWriter], ready: Any) -> None:

@@ -141,11 +141,13 @@ def _candidates(
     # them were cut and are no candidates.
     first, per_token = len(found.tokens) - final_top, found.per_token
     candidates: dict[int, Candidate] = {}
-    for index, id in enumerate(found.tokens):
+    noise = [None] * len(found.tokens) if found.noise is None else map(_noise, found.noise)
+    for index, (id, random) in enumerate(zip(found.tokens, noise, strict=True)):
         probs = found.probs[index * per_token : (index + 1) * per_token]
         if id not in candidates and (index < first or probs[-1] > 0.0):
             own = tuple(map(_probability, probs))
-            candidates[id] = Candidate(token_decoder.token(id), own[0], own[1:], own[-1])
+            token = token_decoder.token(id)
+            candidates[id] = Candidate(token, own[0], own[1:], own[-1], random)
     return tuple(sorted(candidates.values(), key=_by_final_then_raw, reverse=True))
 
 
@@ -155,6 +157,10 @@ _by_final_then_raw = attrgetter("final", "raw")
 def _probability(value: float) -> float:
     """Five significant digits keep files small; 0 stays 0."""
     return float(f"{value:.5g}")
+
+
+def _noise(value: float) -> float | None:
+    return None if math.isnan(value) else _round(value)
 
 
 def _round(value: float) -> float:

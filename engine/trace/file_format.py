@@ -1,7 +1,8 @@
 """The file format of a trace: compact JSON with a version number.
 
 Token texts and distributions that several steps share are written once. A null stands for a number
-that was not captured.
+that was not captured. The random numbers of draws are under a name of their own, ``noise``, by the
+index of their distribution, so that programs that do not know them can still read the file.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class _Encoder:
         self._texts: dict[int, str] = {}
         self._distributions: dict[int, int] = {}  # id() of a distribution -> its index
         self._rows: list[list[Any]] = []
+        self._noise: dict[str, list[float | None]] = {}  # by the index of a distribution
 
     def trace(self, trace: Mapping[str, Any]) -> dict[str, Any]:
         prompt = [self._token(token) for token in trace["prompt_tokens"]]
@@ -62,6 +64,7 @@ class _Encoder:
             "prefix": prefix,
             "tokens": {str(id): text for id, text in self._texts.items()},
             "distributions": self._rows,
+            "noise": self._noise,
             "steps": steps,
             "ticks": [list(vars(tick).values()) for tick in trace["ticks"]],
             "sequences": [
@@ -100,6 +103,9 @@ class _Encoder:
         index = self._distributions.get(id(distribution))
         if index is None:
             index = self._distributions[id(distribution)] = len(self._rows)
+            noise = [candidate.noise for candidate in distribution.candidates]
+            if any(number is not None for number in noise):
+                self._noise[str(index)] = noise
             self._rows.append(
                 [
                     distribution.processors,
@@ -125,7 +131,11 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
             f"the trace has format version {version!r}; versions 1 to {VERSION} can be read"
         )
     tokens = {int(id): Token(int(id), text) for id, text in data["tokens"].items()}
-    distributions = [_distribution(row, tokens) for row in data["distributions"]]
+    noise = data.get("noise", {})  # optional: earlier files have none
+    distributions = [
+        _distribution(row, noise.get(str(index)), tokens)
+        for index, row in enumerate(data["distributions"])
+    ]
     return {
         "strategy": data["strategy"],
         "settings": data["settings"],
@@ -174,13 +184,17 @@ def _step(
     )
 
 
-def _distribution(row: list[Any], tokens: Mapping[int, Token]) -> Distribution:
+def _distribution(
+    row: list[Any], noise: list[float | None] | None, tokens: Mapping[int, Token]
+) -> Distribution:
     processors, raw_entropy, final_entropy, kept, candidates, *further = row
     varentropy, kept_after, cutoffs = further or (None, (), ())
     return Distribution(
         candidates=tuple(
-            Candidate(tokens[id], raw, tuple(stages), final)
-            for id, raw, *stages, final in candidates
+            Candidate(tokens[id], raw, tuple(stages), final, random)
+            for (id, raw, *stages, final), random in zip(
+                candidates, noise or [None] * len(candidates), strict=True
+            )
         ),
         processors=tuple(processors),
         raw_entropy=raw_entropy,

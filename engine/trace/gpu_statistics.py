@@ -97,7 +97,8 @@ class BatchedStatistics:
             starts = accumulate((len(requests[at].output_rows) for at in table.requests), initial=0)
             for at, start in zip(table.requests, starts, strict=False):
                 rows = range(start, start + len(requests[at].output_rows))
-                results[at] = partial(_unpack, numbers, blocks, rows, requests[at].picks)
+                picks = requests[at].picks
+                results[at] = partial(_unpack, numbers, blocks, rows, picks, table.drawn)
         return [results[at] for at in range(len(requests))]
 
     def _keep_alive(self, copy: HostFuture, requests: Sequence[StatisticsRequest]) -> None:
@@ -108,9 +109,11 @@ class BatchedStatistics:
 
 
 class _Table(NamedTuple):
-    """The rows of all requests with one number of stages: they are computed together."""
+    """The rows of all requests with one number of stages, and with or without a draw: they are
+    computed together."""
 
     stages: int
+    drawn: bool
     requests: tuple[int, ...]  # their indices
     rows: int
     width: int  # picked tokens per row, padded
@@ -170,17 +173,18 @@ def _device(requests: Sequence[StatisticsRequest]) -> torch.device:
 def _tables(
     requests: Sequence[StatisticsRequest], picked: Sequence[list[list[int]]]
 ) -> tuple[_Table, ...]:
-    by_stages = defaultdict[int, list[int]](list)
+    by_kind = defaultdict[tuple[int, bool], list[int]](list)
     for at, request in enumerate(requests):
-        by_stages[len(request.stages)].append(at)
+        by_kind[len(request.stages), request.noise is not None].append(at)
     tables = []
-    for stages, members in by_stages.items():
+    for (stages, drawn), members in by_kind.items():
         rows = [row for at in members for row in picked[at]]
         count, width = len(rows), max(map(len, rows))
         if count * width > 1:  # padded, so that shapes repeat
             width = bucket(width, PICK_BUCKET)
-            count = count if stages else bucket(count, ROW_BUCKET)  # stages are not padded
-        tables.append(_Table(stages, tuple(members), count, width))
+            if not stages and not drawn:  # those tensors are not padded
+                count = bucket(count, ROW_BUCKET)
+        tables.append(_Table(stages, drawn, tuple(members), count, width))
     return tuple(tables)
 
 
@@ -224,19 +228,18 @@ def _inputs(
     tables: Sequence[_Table],
     spans: Mapping[NodeOutput, range],
 ) -> list[Tensor]:
-    """The tensors to compute from: the fields of each output, then the stages of each table."""
+    """The tensors to compute from: the fields of each output, then the stages and the noise of
+    each table."""
     read = []
     for output, span in spans.items():
         fields = [getattr(output, name) for name in _FIELDS]
         whole = len(span) == len(output.logits)
         read += fields if whole else [field[span.start : span.stop] for field in fields]
-    stages = [
-        requests[at].stages[stage]
-        for table in tables
-        for stage in range(table.stages)
-        for at in table.requests
-    ]
-    return read + stages
+    for table in tables:
+        own = [requests[at] for at in table.requests]
+        read += [request.stages[stage] for stage in range(table.stages) for request in own]
+        read += [request.noise for request in own if request.noise is not None]
+    return read
 
 
 def _compute_batch(
@@ -245,14 +248,19 @@ def _compute_batch(
     """All statistics of all tables."""
     count, computed = len(_FIELDS), []
     fields = [torch.cat(inputs[field : spans * count : count]) for field in range(count)]
-    stages, rest = iter(inputs[spans * count :]), indices
+    given, rest = iter(inputs[spans * count :]), indices
     for table in tables:
         rows, picked, rest = rest.tensor_split([table.rows, table.rows * (1 + table.width)])
         named = {name: field[rows] for name, field in zip(_FIELDS, fields, strict=True)}
         nothing = named["logits"].new_empty(0)
         output = NodeOutput(**named, summary=nothing, hidden=nothing)
-        scores = [torch.cat(list(islice(stages, len(table.requests)))) for _ in range(table.stages)]
-        computed.append(compute_tables(picked.view(-1, table.width), output, *scores))
+        every = [
+            torch.cat(list(islice(given, len(table.requests))))
+            for _ in range(table.stages + table.drawn)
+        ]
+        noise = every.pop() if table.drawn else None
+        tokens = picked.view(-1, table.width)
+        computed.append(compute_tables(tokens, output, *every, noise=noise))
     flat = [part.flatten(1).double() for parts in computed for part in parts]
     starts = accumulate((part.numel() for part in flat), initial=0)
     blocks = iter([_Block(start, *part.shape) for start, part in zip(starts, flat, strict=False)])
@@ -262,15 +270,21 @@ def _compute_batch(
     )
 
 
-def _unpack(host: _HostNumbers, blocks: Sequence[_Block], rows: range, picks: Picks) -> Statistics:
+def _unpack(
+    host: _HostNumbers, blocks: Sequence[_Block], rows: range, picks: Picks, drawn: bool
+) -> Statistics:
     """The statistics of one request, which has some of a table's rows."""
-    tokens, log_probs, spread, higher, *of_stages = blocks
+    tokens, log_probs, spread, higher, *of_stages = blocks[drawn:]
     own = slice(rows.start, rows.stop)
     raw_entropy, raw_varentropy = (values[own] for values in spread.every(host.numbers))
     found = {
         row: _row_probabilities(host, tokens, log_probs, higher.width, rows[row])
         for row in picked_rows(picks)
     }
+    if drawn:
+        noise = blocks[0]
+        for row in found:
+            found[row] = found[row]._replace(noise=noise.row(host.numbers, rows[row]))
     statistics = Statistics(
         rows=found,
         final_top=0,

@@ -28,6 +28,7 @@ class RowProbabilities(NamedTuple):
     tokens: list[int]  # the picked, then the model's most probable, then the most probable at last
     log_probs: list[float]  # at least those of the picked tokens, (picked × (1 + stages))
     probs: list[float]  # (tokens × (1 + stages))
+    noise: list[float] | None = None  # (tokens,) the random numbers of a draw, NaN = no draw here
 
     @property
     def per_token(self) -> int:
@@ -55,6 +56,7 @@ class StatisticsRequest(NamedTuple):
     output_rows: Sequence[OutputRow]  # where the model's output for each row is
     stages: Sequence[Tensor]  # the scores after each stage, (rows, vocab)
     picks: Picks
+    noise: Tensor | None = None  # the random numbers of a draw, (rows, vocab)
 
 
 class KnownStatistics(NamedTuple):
@@ -105,7 +107,7 @@ class Final(NamedTuple):
 
 def compute(request: StatisticsRequest) -> Statistics:
     """Compute statistics on a CPU, each only where it is needed."""
-    output_rows, stages, picks = request
+    output_rows, stages, picks, noise = request
     output = gather(output_rows)
     before = log_probs_before(output, stages)
     given, kept, lowest = _cuts(stages, before)
@@ -117,7 +119,7 @@ def compute(request: StatisticsRequest) -> Statistics:
     log_probs = recorded_log_probs(before, stages, final, tokens)
     raw_entropy, raw_varentropy = torch.stack([output.entropy, output.varentropy]).tolist()
     return Statistics(
-        rows=_by_row(picks, picked.shape[-1], tokens, log_probs),
+        rows=_by_row(picks, picked.shape[-1], tokens, log_probs, noise),
         final_top=final.top.shape[-1] if final else 0,
         raw_entropy=raw_entropy,
         raw_varentropy=raw_varentropy,
@@ -129,7 +131,9 @@ def compute(request: StatisticsRequest) -> Statistics:
     )
 
 
-def compute_tables(picked: Tensor, output: NodeOutput, *stages: Tensor) -> list[Tensor]:
+def compute_tables(
+    picked: Tensor, output: NodeOutput, *stages: Tensor, noise: Tensor | None = None
+) -> list[Tensor]:
     """All statistics of some rows as tables on their device, without a look at any value."""
     before = log_probs_before(output, stages)
     final = final_of(stages[-1], few=False) if stages else None
@@ -148,7 +152,7 @@ def compute_tables(picked: Tensor, output: NodeOutput, *stages: Tensor) -> list[
             for given, had, left in zip(before, alive[:-1], alive[1:], strict=True)
         ]
         tables += [torch.stack(alive).sum(-1), torch.stack(lowest), final.entropy[None]]
-    return tables
+    return tables if noise is None else [noise.gather(-1, tokens), *tables]
 
 
 def picked_rows(picks: Picks) -> list[int]:
@@ -157,11 +161,13 @@ def picked_rows(picks: Picks) -> list[int]:
 
 
 def _by_row(
-    picks: Picks, width: int, tokens: Tensor, log_probs: Tensor
+    picks: Picks, width: int, tokens: Tensor, log_probs: Tensor, noise: Tensor | None
 ) -> dict[int, RowProbabilities]:
     rows = picked_rows(picks)
     read = log_probs[rows]
-    parts = (tokens[rows], read[:, :width], read.exp())
+    parts = [tokens[rows], read[:, :width], read.exp()]
+    if noise is not None:
+        parts.append(noise[rows].gather(-1, parts[0]))
     probabilities = map(RowProbabilities, *(part.flatten(1).tolist() for part in parts))
     return dict(zip(rows, probabilities, strict=True))
 

@@ -44,6 +44,9 @@ class Candidate(NamedTuple):
     raw: float | None  # as the model gave it; None = not captured
     stages: tuple[float, ...]  # after each of the distribution's processors; 0.0 = cut
     final: float  # as the strategy used it; 0.0 = cut
+    # The random number of its draw: the largest probability / noise wins. None = no draw was
+    # captured.
+    noise: float | None = None
 
 
 @dataclass(frozen=True)

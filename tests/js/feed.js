@@ -11,11 +11,11 @@ export const columnLine = (column, { origin = null, before = [], name = "greedy"
 // One step: by default its spelling is `text`, and its id is the length of that.
 export const step = (id, parent, text, more = {}) => ({
   id, parent, tick: id, tokenId: text.length, token: text, text, event: "chosen",
-  raw: 0.5, final: 0.5, rank: 1, at: null, notes: {}, ...more,
+  raw: 0.5, final: 0.5, rank: 1, at: null, noise: null, notes: {}, ...more,
 });
 
 export const distribution = (...candidates) => ({
-  candidates, processors: [], entropy: [1, 1], kept: candidates.length, keptAfter: [], cutoffs: [],
+  candidates, processors: [], entropy: [1, 1], kept: candidates.length, keptAfter: [], cutoffs: [], noise: [],
 });
 
 export const stepsLine = (run, steps, lead, more = {}) => ({ run, distributions: [], steps, lead, ...more });

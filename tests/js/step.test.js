@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { nats } from "../../playground/ui/shared/web/format.js";
 import * as distribution from "../../playground/ui/compare/web/step_distribution.js";
+import { cumulative, decisionOf } from "../../playground/ui/compare/web/step_decision.js";
 import * as explanation from "../../playground/ui/compare/web/step_explanation.js";
 
 const { barScale, listedMass, stagesOf, vocabularySize } = distribution;
@@ -13,13 +14,14 @@ const { effect, headline, reasons } = explanation;
 const DISTRIBUTION = {
   candidates: [[7, " dog", 0.5, 1, 0.6, 0.65], [8, " cat", 0.3, 0, 0.3, 0.35], [9, " cow", 0.1, 0, 0.05, 0]],
   processors: ["temperature", "top_k", "no_repeat_n_gram"],
-  entropy: [1.2, 0], kept: 1, keptAfter: [49152, 2, 1], cutoffs: [null, 0.3, 0.65],
+  entropy: [1.2, 0], kept: 1, keptAfter: [49152, 2, 1], cutoffs: [null, 0.3, 0.65], noise: [],
 };
-const PLAIN = { candidates: [[7, " dog", 0.5, 0.5]], processors: [], entropy: [1, 1], kept: 49152, keptAfter: [], cutoffs: [] };
+const PLAIN = { candidates: [[7, " dog", 0.5, 0.5]], processors: [], entropy: [1, 1], kept: 49152, keptAfter: [], cutoffs: [], noise: [] };
 const run = { name: "sample", origin: null };
 const candidatesOf = (one) => distribution.candidatesOf(one, one.distribution);
 const place = (more = {}) => ({
-  run, step: 3, tokenId: 7, token: " dog", raw: 0.5, final: 1, rank: 2, event: "chosen", notes: {}, distribution: DISTRIBUTION, given: false, ...more,
+  run, step: 3, tokenId: 7, token: " dog", raw: 0.5, final: 1, rank: 2, event: "chosen", noise: null, notes: {}, distribution: DISTRIBUTION,
+  given: false, ...more,
 });
 
 test("the headline shows the probability before and after the processors", () => {
@@ -79,7 +81,100 @@ test("contrastive search, beams, groups, constraints and DoLa have their own sen
   assert.match(words, /group 2, with a penalty of 0\.400/);
   assert.match(words, /Bank 2/);
   assert.match(words, /advances a constraint/);
-  assert.match(reasons(place({ notes: { layer: 12 } }), run, [])[0], /layer 12/);
+  const dola = reasons(place({ notes: { layer: 12, last: -0.5, early: -3.1 } }), run, []).join(" ");
+  assert.match(dola, /layer 12.*Log-probability −0\.500 at the last layer, −3\.100 at layer 12: contrast 2\.600\..*highest contrast/);
+});
+
+test("constraints show how far each of them is met", () => {
+  const words = (constraints) => reasons(place({ notes: { total: -1, constraints } }), run, []).join(" ");
+  assert.match(words([[1, 3]]), /Constraint: 1 of 3 tokens\./);
+  assert.match(words([[2, 2], [0, 3]]), /Constraints: 1: met; 2: not started\./);
+  assert.doesNotMatch(words([]), /Constraint/);
+});
+
+test("greedy decoding and a draw that was not captured are named", () => {
+  assert.deepEqual(reasons(place({ run: { ...run, strategy: "greedy" } }), run, []).slice(1), ["Greedy decoding takes the most probable token."]);
+  const sampled = { ...run, strategy: "sample" };
+  assert.match(reasons(place({ run: sampled }), sampled, []).join(" "), /random numbers of the draw were not captured/);
+  assert.deepEqual(reasons(place({ run: sampled, noise: 0.4 }), sampled, []), []);
+});
+
+// The candidate with the largest quotient is not the most probable one.
+const DRAWN = {
+  candidates: [[8, " cat", 0.6, 0.6], [7, " dog", 0.31, 0.31]], processors: [], entropy: [1, 1], kept: 49152, keptAfter: [], cutoffs: [],
+  noise: [1.5, 0.22],
+};
+
+test("a draw divides each probability by its random number", () => {
+  const token = place({ raw: 0.31, final: 0.31, noise: 0.22, distribution: DRAWN });
+  const { rivals, rest } = decisionOf(token, candidatesOf(token), []);
+  assert.deepEqual(rivals.map(({ token: name, reckoning, own, outcome }) => [name, reckoning, own, outcome]), [
+    [" dog", "0.31 / 0.22 = 1.41", true, "drawn"],
+    [" cat", "0.6 / 1.5 = 0.4", false, ""],
+  ]);
+  assert.equal(rest, "49,150 more tokens took part, all with smaller quotients.");
+});
+
+test("a drawn token that is not listed takes part with its own random number", () => {
+  const token = place({ tokenId: 99, token: " emu", raw: 0.01, final: 0.01, noise: 0.001, distribution: DRAWN });
+  const [first] = decisionOf(token, candidatesOf(token), []).rivals;
+  assert.deepEqual([first.token, first.own, first.reckoning], [" emu", true, "0.01 / 0.001 = 10"]);
+});
+
+test("the probabilities of a draw fill one bar in which the token has its part", () => {
+  const token = place({ raw: 0.31, final: 0.31, noise: 0.22, distribution: DRAWN });
+  const parts = cumulative(candidatesOf(token));
+  assert.deepEqual(parts.map((part) => [part.token, part.own]), [[" cat", false], [" dog", true], [null, false]]);
+  assert.equal(parts[1].from, 0.6);
+  assert.ok(Math.abs(parts.reduce((sum, part) => sum + part.size, 0) - 1) < 1e-9);
+});
+
+test("without a draw there is neither a list of quotients nor a bar", () => {
+  assert.equal(decisionOf(place({ distribution: PLAIN }), candidatesOf(place({ distribution: PLAIN })), []), null);
+  assert.equal(cumulative(candidatesOf(place({ distribution: PLAIN }))), null);
+});
+
+const stepWith = (id, token, event, notes, noise = null) => ({ id, token, event, notes, noise });
+
+test("the continuations of all beams are ranked by their totals, within their group", () => {
+  const tick = [
+    stepWith(3, " dog", "chosen", { beam: 1, order: 1, score: -0.5, total: -2.5 }),
+    stepWith(4, " cat", "chosen", { beam: 0, order: 0, score: -1.25, total: -2 }),
+    stepWith(5, " cow", "pruned", { beam: 0, order: 2, score: -3, total: -4 }),
+    stepWith(6, " emu", "chosen", { beam: 2, order: 0, score: -1, total: -1, group: 1 }),
+  ];
+  const { rivals, drawn } = decisionOf(place({ notes: tick[0].notes }), candidatesOf(place()), tick);
+  assert.deepEqual(rivals.map((one) => [one.token, one.reckoning, one.outcome]), [
+    [" cat", "−0.750 − 1.250 = −2.000", "kept, beam 1"],
+    [" dog", "−2.000 − 0.500 = −2.500", "kept, beam 2"],
+    [" cow", "−1.000 − 3.000 = −4.000", "pruned, beam 1"],
+  ]);
+  assert.deepEqual([rivals[1].own, drawn], [true, false]);
+});
+
+test("in beam sampling the random numbers decide which continuations compete", () => {
+  const tick = [
+    stepWith(3, " dog", "chosen", { beam: 0, order: 0, score: -3, total: -3 }, 0.01),
+    stepWith(4, " cat", "pruned", { beam: 0, order: 1, score: -1, total: -1 }, 1),
+  ];
+  const { rivals } = decisionOf(place({ notes: tick[0].notes }), candidatesOf(place()), tick);
+  assert.deepEqual(rivals.map((one) => one.reckoning), ["−3.000 − ln 0.01 = 1.605", "−1.000 − ln 1 = −1.000"]);
+});
+
+test("contrastive search lists confidence, penalty and score of every candidate", () => {
+  const notes = { probability: 0.05, similarity: 0.65, score: -0.37 };
+  const tick = [stepWith(4, " cat", "pruned", { probability: 0.6, similarity: 0.9, score: -0.5 }), stepWith(3, " dog", "chosen", notes)];
+  const { rivals } = decisionOf(place({ notes }), candidatesOf(place()), tick);
+  assert.deepEqual(rivals.map((one) => [one.token, one.reckoning, one.outcome]), [
+    [" dog", "5.0 %, 0.650, −0.370", "chosen"],
+    [" cat", "60.0 %, 0.900, −0.500", ""],
+  ]);
+});
+
+test("a draft that the model's own draw verifies says so", () => {
+  const words = (verdict) => reasons(place({ noise: 0.5, notes: { verdict, p: 0.2 } }), run, []).join(" ");
+  assert.match(words("accepted"), /own draw gave the same token \(p 20\.0 %\)/);
+  assert.match(words("rejected"), /own draw gave another token/);
 });
 
 test("candidates are in the model's order and know which processor cut them", () => {
@@ -132,7 +227,7 @@ test("bars are relative to the largest probability, or logarithmic with a floor"
 test("what was not captured of a distribution is shown as not captured", () => {
   const uncaptured = {
     candidates: [[8, " cat", null, 0.4], [7, " dog", null, 0.6]],
-    processors: ["recipe"], entropy: [null, 0.67], kept: 2, keptAfter: [2], cutoffs: [null],
+    processors: ["recipe"], entropy: [null, 0.67], kept: 2, keptAfter: [2], cutoffs: [null], noise: [],
   };
   const token = place({ raw: null, rank: null, final: 0.6, distribution: uncaptured });
   assert.equal(headline(token, 3), "Token 3 ‘␣dog’ was chosen: the model's own probability was not captured; after recipe it was 60.0 %.");

@@ -155,7 +155,7 @@ class Lean:
             self._known[key] = torch.stack(rows)
         return self._known[key]
 
-    def draw(self, probs: Tensor) -> Tensor | int:
+    def draw(self, probs: Tensor, at: object = ()) -> Tensor | int:
         if probs.dim() == 1:
             return self._one_of(probs.tolist())
         return torch.tensor([[self._one_of(row)] for row in probs.tolist()])
@@ -249,22 +249,24 @@ def test_copied_drafts_keep_the_models_distribution(size: int) -> None:
     assert p_value(run.written(prompt_lookup, params, DRAWS // 5), table("target")) > ALARM
 
 
-def accept_all(run: Any, drafted: list[int], p: Tensor, q: Tensor) -> Verdict:
+def accept_all(run: Any, drafted: list[int], p: Tensor, q: Tensor, nodes: Any) -> Verdict:
     """Wrong: keeps the draft whatever the model says."""
     token = int(run.draw(p[-1]))
     return Verdict(range(len(drafted)), token, [0.0] * len(drafted))
 
 
-def forget_the_residual(run: Any, drafted: list[int], p: Tensor, q: Tensor) -> Verdict:
+def forget_the_residual(run: Any, drafted: list[int], p: Tensor, q: Tensor, nodes: Any) -> Verdict:
     """Wrong: replaces a lost token from p instead of from the residual."""
-    verdict = accept(run, drafted, p, q)
+    verdict = accept(run, drafted, p, q, nodes)
     again = int(run.draw(p[len(verdict.accepted)]))
     return verdict if verdict.residual is None else verdict._replace(token=again)
 
 
-def judge_by_the_next_place(run: Any, drafted: list[int], p: Tensor, q: Tensor) -> Verdict:
+def judge_by_the_next_place(
+    run: Any, drafted: list[int], p: Tensor, q: Tensor, nodes: Any
+) -> Verdict:
     """Wrong: off by one, every token is weighed with the odds behind it."""
-    return accept(run, drafted, torch.cat([p[1:], p[-1:]]), q)
+    return accept(run, drafted, torch.cat([p[1:], p[-1:]]), q, nodes)
 
 
 @pytest.mark.parametrize("draft", ["good", "bad"])

@@ -97,6 +97,7 @@ class Comparison:
             column.key,
             {
                 "name": name,
+                "strategy": request.choice[0],
                 "settings": settings,
                 "origin": origin,
                 "before": [inherited.to_dict() for inherited in prefix],

@@ -125,6 +125,7 @@ class _Encoder:
             "final": _rounded(step.used),
             "rank": step.rank,
             "at": None if step.distribution is None else self._index(step.distribution, new),
+            "noise": _noise(step),
             "notes": {name: value for name, value in step.notes.items() if _is_short(value)},
         }
 
@@ -145,6 +146,7 @@ def _distribution(distribution: Distribution) -> dict[str, Any]:
     kept = [candidate for candidate in candidates if candidate.final > 0][:_CANDIDATES]
     cut = [candidate for candidate in candidates if candidate.final == 0]
     listed = kept + cut[: max(_CANDIDATES - len(kept), _CUT_CANDIDATES)]
+    noise = [_rounded(candidate.noise) for candidate in listed]
     return {
         "candidates": [_candidate(candidate) for candidate in listed],
         "processors": distribution.processors,
@@ -152,6 +154,7 @@ def _distribution(distribution: Distribution) -> dict[str, Any]:
         "kept": distribution.kept,
         "keptAfter": distribution.kept_after,
         "cutoffs": [_rounded(cutoff) for cutoff in distribution.cutoffs],
+        "noise": noise if any(number is not None for number in noise) else [],
     }
 
 
@@ -163,6 +166,13 @@ def _candidate(candidate: Candidate) -> list[Any]:
         candidate.token.text,
         *map(_rounded, (candidate.raw, candidate.final, *between)),
     ]
+
+
+def _noise(step: Step) -> float | None:
+    """The random number of the step's own token: it may not be one of the candidates sent."""
+    candidates = step.distribution.candidates if step.distribution else ()
+    own = (one.noise for one in candidates if one.token.id == step.token.id)
+    return _rounded(next(own, None))
 
 
 def _rounded(number: float | None) -> float | None:

@@ -52,9 +52,10 @@ def test_all_runs_start_their_work_before_the_first_one_waits(
             return super().result()
 
     class SlowSampled(Slow):
-        def __init__(self, stages: list[Stage], tokens: torch.Tensor) -> None:
+        def __init__(self, stages: list[Stage], tokens: torch.Tensor, noise: torch.Tensor) -> None:
             super().__init__(tokens)
             self.stages = stages
+            self.noise = noise
 
     monkeypatch.setattr(graph_calls, "HostFuture", Slow)
     monkeypatch.setattr(processors, "Sampled", SlowSampled)

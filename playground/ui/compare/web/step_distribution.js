@@ -14,6 +14,7 @@
  * @property {boolean} chosen
  * @property {Probability} raw
  * @property {Probability} final
+ * @property {number | null} noise the random number of its draw
  * @property {string | null} cutBy
  * @property {boolean} cut
  *
@@ -42,14 +43,14 @@ export function candidatesOf(place, distribution) {
   const { tokenId } = place;
   const { processors } = distribution;
   const stages = processors.length;
-  /** @type {{ id: number, token: string, listed: boolean, path: Probability[] }[]} */
-  const found = distribution.candidates.map(([id, token, raw, final, ...between]) => ({
-    id, token, listed: true, path: stages ? [raw, ...between, final] : [raw],
+  /** @type {{ id: number, token: string, listed: boolean, path: Probability[], noise: number | null }[]} */
+  const found = distribution.candidates.map(([id, token, raw, final, ...between], at) => ({
+    id, token, listed: true, path: stages ? [raw, ...between, final] : [raw], noise: distribution.noise[at] ?? null,
   }));
   if (!found.some((row) => row.id === tokenId) && !(place.given && place.raw === null)) {
     const between = Array(Math.max(stages - 1, 0)).fill(null);
     const ends = stages ? [place.raw, ...between, place.final ?? 0] : [place.raw];
-    found.push({ id: tokenId, token: place.token, listed: false, path: ends });
+    found.push({ id: tokenId, token: place.token, listed: false, path: ends, noise: place.noise });
   }
   const rows = found.map((row) => {
     const cutAt = row.path.findIndex((probability, at) => at > 0 && probability === 0);

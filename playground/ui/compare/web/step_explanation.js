@@ -91,10 +91,33 @@ export function reasons(place, run, siblings) {
     ...(place.run !== null && place.run !== run ? [`Written by ${place.run.name}, before the fork.`] : []),
     ...verdictReasons(place, siblings),
     ...contrastReasons(place, siblings),
-    ...(typeof notes.layer === "number"
-      ? [`DoLa contrasted the last layer with layer ${notes.layer}, the most distant one at this step.`] : []),
+    ...layerReasons(place),
     ...beamReasons(notes),
+    ...choiceReasons(place),
   ];
+}
+
+/**
+ * How a strategy without numbers of its own chose: by rank, or at random.
+ * @param {Place} place
+ */
+function choiceReasons({ run, noise, event }) {
+  if (event === "pruned" || event === "given") return [];
+  if (run?.strategy === "greedy") return ["Greedy decoding takes the most probable token."];
+  const drawn = run?.strategy === "sample" || run?.strategy === "beam_sample";
+  return drawn && noise === null ? ["The token was drawn at random. The random numbers of the draw were not captured."] : [];
+}
+
+/** @param {Place} place */
+function layerReasons({ notes, noise }) {
+  const { layer, last, early } = notes;
+  if (typeof layer !== "number") return [];
+  const found = [`DoLa contrasted the last layer with layer ${layer}, the candidate layer that differs most from it here.`];
+  if (typeof last === "number" && typeof early === "number") {
+    found.push(`Log-probability ${signed(last)} at the last layer, ${signed(early)} at layer ${layer}: contrast ${signed(last - early)}.`);
+  }
+  if (noise === null) found.push("The token with the highest contrast after all processors is taken.");
+  return found;
 }
 
 /**
@@ -113,13 +136,13 @@ function givenReasons(place, run) {
  * @param {Place} place
  * @param {Step[]} siblings
  */
-function verdictReasons({ notes }, siblings) {
+function verdictReasons({ notes, noise }, siblings) {
   const { verdict } = notes;
   const found = [];
   if (typeof notes.copied_from === "number") {
     found.push(`Copied from token ${notes.copied_from + 1} of prompt and text, which follows the same ${counted(notes.matched, "token")}.`);
   }
-  if (verdict === "accepted" || verdict === "rejected") found.push(verification(notes));
+  if (verdict === "accepted" || verdict === "rejected") found.push(verification(notes, noise !== null));
   if (verdict === "resampled") found.push(...resampling(siblings));
   if (verdict === "bonus") found.push("Every drafted token of the round was accepted, so the same pass gave one more token of the model.");
   if (verdict === "ignored") found.push("It follows a rejected token or the end of the text.");
@@ -128,11 +151,17 @@ function verdictReasons({ notes }, siblings) {
 }
 
 /**
- * A drafted token is accepted with probability min(1, p/q); in greedy decoding, if it is the model's choice.
+ * A drafted token is accepted with probability min(1, p/q); without q, if the model chooses it itself.
  * @param {Notes} notes
+ * @param {boolean} drawn
  */
-function verification({ verdict, p, q, draw }) {
+function verification({ verdict, p, q, draw }, drawn) {
   const accepted = verdict === "accepted";
+  if (drawn && typeof draw !== "number") {
+    return accepted
+      ? `The model's own draw gave the same token (p ${percent(p)}), so it is accepted.`
+      : `The model's own draw gave another token (this one has p ${percent(p)}), so it is rejected.`;
+  }
   if (typeof q !== "number" || typeof draw !== "number") {
     return accepted
       ? `It is the model's own choice here (p ${percent(p)}), so it is accepted.`
@@ -182,11 +211,21 @@ function beamReasons(notes) {
     const penalty = notes.penalty ? `, with a penalty of ${signed(notes.penalty)} because earlier groups chose this token` : "";
     found.push(`Beam group ${notes.group + 1}${penalty}.`);
   }
+  if (Array.isArray(notes.constraints) && notes.constraints.length) found.push(constraintProgress(notes.constraints));
   if (typeof notes.bank === "number" && (notes.bank || notes.forced)) {
     found.push(`Bank ${notes.bank}: the number of constraint tokens that the text contains so far.`);
   }
   if (notes.forced) found.push("It was considered because it advances a constraint: its score alone would not have kept it.");
   return found;
+}
+
+/** @param {[done: number, length: number][]} constraints */
+function constraintProgress(constraints) {
+  const parts = constraints.map(([done, length], at) => {
+    const progress = done === length ? "met" : done ? `${done} of ${counted(length, "token")}` : "not started";
+    return constraints.length > 1 ? `${at + 1}: ${progress}` : progress;
+  });
+  return constraints.length > 1 ? `Constraints: ${parts.join("; ")}.` : `Constraint: ${parts[0]}.`;
 }
 
 /**

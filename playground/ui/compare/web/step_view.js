@@ -3,10 +3,12 @@
 import { button, drawWhenVisible, make, part } from "../../shared/web/dom.js";
 import { counted, nats, percent, visible } from "../../shared/web/format.js";
 import { barScale, candidatesOf, largest, listedMass, stagesOf } from "./step_distribution.js";
+import { cumulative, decisionOf } from "./step_decision.js";
 import { PROCESSORS, effect, headline, reasons } from "./step_explanation.js";
 import { placeOf, store } from "./store.js";
 
 /** @typedef {import("../../shared/web/dom.js").Component} Component */
+/** @typedef {import("./step_decision.js").Decision} Decision */
 /** @typedef {import("./step_distribution.js").Row} Row */
 /** @typedef {import("./step_distribution.js").Stage} Stage */
 /** @typedef {import("./step_distribution.js").StageRow} StageRow */
@@ -41,6 +43,15 @@ function siblingsOf({ run, step }) {
   const own = run && step !== null ? run.steps.get(step) : undefined;
   if (!run || !own) return [];
   return [...run.steps.values()].filter((other) => other.parent === own.parent && other !== own);
+}
+
+/**
+ * All steps that a token's run recorded at the same time.
+ * @param {Place} place
+ */
+function tickOf({ run, step }) {
+  const own = run && step !== null ? run.steps.get(step) : undefined;
+  return run && own ? [...run.steps.values()].filter((other) => other.tick === own.tick) : [];
 }
 
 /**
@@ -130,6 +141,50 @@ function distributionTable(rows, processed, scale) {
   }
   grid.append(body);
   return grid;
+}
+
+/** @param {Decision} decision */
+function decisionTable({ title, rule, columns, rivals, rest }) {
+  const grid = make("table", "decision");
+  const caption = make("caption", "", title);
+  caption.append(make("p", "quiet", rule));
+  grid.append(caption, header(["token", "token"], ["bars", ""], ["number", columns], ["outcome", ""]));
+  const body = make("tbody");
+  for (const { token, own, share, reckoning, outcome } of rivals) {
+    const name = make("th", "", visible(token));
+    name.scope = "row";
+    name.title = visible(token);
+    if (own) name.prepend(make("b", "mark", "▸ "));
+    const line = make("tr", own ? "chosen" : "");
+    line.append(name, bars((part) => part, ["final", share]), make("td", "number", reckoning), make("td", "outcome", outcome));
+    body.append(line);
+  }
+  grid.append(body);
+  const section = make("div", "shown");
+  section.append(grid, ...(rest ? [make("p", "quiet", rest)] : []));
+  return section;
+}
+
+/**
+ * The probabilities that a token was drawn from, side by side in one bar.
+ * @param {Row[]} rows
+ */
+function cumulativeBar(rows) {
+  const parts = cumulative(rows);
+  if (!parts) return [];
+  const bar = make("div", "cumulative");
+  const own = parts.find((part) => part.own);
+  const place = own ? `${percent(own.from)} to ${percent(own.from + own.size)}` : "";
+  bar.setAttribute("role", "img");
+  bar.setAttribute("aria-label", `The probabilities of all tokens, side by side. ${own ? `${visible(own.token ?? "")}: ${place}.` : ""}`);
+  for (const { token, size, own: chosen } of parts) {
+    const name = token === null ? "all other tokens" : visible(token);
+    const segment = make("span", token === null ? "others" : chosen ? "own" : "", size > 0.06 ? name : "");
+    segment.style.flexGrow = String(size);
+    segment.title = `${name}: ${percent(size)}`;
+    bar.append(segment);
+  }
+  return [bar];
 }
 
 /** @param {Distribution} distribution */
@@ -236,7 +291,10 @@ function details(run, logarithmic) {
     : `A full bar is ${percent(largest(rows))}.`;
   beside.append(facts(distribution), legend(processed), make("p", "quiet", scaleText));
   closely.append(table, beside);
-  return [head, ...why, closely, ...stageFigures(distribution, rows, scale)];
+  const decision = decisionOf(place, rows, tickOf(place));
+  const decided = decision ? [decisionTable(decision)] : [];
+  const side = decision?.drawn ? cumulativeBar(rows) : [];
+  return [head, ...why, ...decided, ...side, closely, ...stageFigures(distribution, rows, scale)];
 }
 
 /** @param {Component} component */

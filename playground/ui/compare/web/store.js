@@ -13,6 +13,8 @@
  * @property {number} kept tokens that could be chosen
  * @property {number[]} keptAfter tokens left after each processor
  * @property {(number | null)[]} cutoffs the smallest probability that each processor kept
+ * @property {(number | null)[]} noise the random number that each candidate's probability was divided by
+ *   in a draw; empty where nothing was drawn
  *
  * @typedef {Record<string, any>} Notes what the strategy recorded about a step
  *
@@ -28,6 +30,7 @@
  * @property {number | null} final the probability after the processors; null where it was cut or not captured
  * @property {number | null} rank in the model's own order
  * @property {number | null} at index of its distribution
+ * @property {number | null} noise the random number of its draw; null where nothing was drawn
  * @property {Notes} notes
  *
  * @typedef {object} Returned a returned sequence
@@ -55,6 +58,7 @@
  * @property {number | null} final
  * @property {number | null} rank
  * @property {string} event
+ * @property {number | null} noise
  * @property {Notes} notes
  * @property {Distribution | null} distribution
  * @property {boolean} given
@@ -65,6 +69,7 @@
  * @typedef {object} ColumnLine
  * @property {number} column
  * @property {string} name
+ * @property {string} strategy
  * @property {string} settings
  * @property {number | null} origin the column it was forked from
  * @property {(GivenToken | InheritedStep)[]} before the text before the run's own tokens
@@ -99,9 +104,9 @@
  * @returns {Place}
  */
 export function placeOf(run, step) {
-  const { id, tokenId, token, text, raw, final, rank, event, notes } = step;
+  const { id, tokenId, token, text, raw, final, rank, event, noise, notes } = step;
   const distribution = step.at === null ? null : run.distributions[step.at];
-  return { run, step: id, tokenId, token, text, raw, final, rank, event, notes, distribution, given: false };
+  return { run, step: id, tokenId, token, text, raw, final, rank, event, noise, notes, distribution, given: false };
 }
 
 /**
@@ -115,7 +120,7 @@ function givenPlace(given, replaced) {
   const [, , raw, final] = candidate ?? [null, null, null, null];
   return {
     ...given, run: replaced?.run ?? null, step: null, raw, final: final || null, rank: null,
-    event: "given", notes: {}, distribution, given: true,
+    event: "given", noise: null, notes: {}, distribution, given: true,
   };
 }
 
@@ -127,6 +132,7 @@ export class Run {
   constructor(head, runs) {
     this.key = head.column;
     this.name = head.name;
+    this.strategy = head.strategy;
     this.settings = head.settings;
     this.origin = head.origin;
     /** @type {Map<number, Step>} */
