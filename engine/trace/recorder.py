@@ -175,9 +175,9 @@ class Recorder:
         Steps that were entered and not written are dropped.
         """
         self._changed = {id: None for id in self._changed if id < len(self._steps)}
-        tips = map(self._last_verified, (tip for tip in self._tips if tip < len(self._steps)))
-        tips = islice((tip for tip in tips if tip is not None), most)
-        shown = tuple(self._sequence(tip, None, stop) for tip in tips)
+        tips = (tip for tip in self._tips if tip < len(self._steps))
+        verified = (tip for tip in map(self._last_verified, tips) if tip is not None)
+        shown = tuple(self._sequence(tip, None, stop) for tip in islice(verified, most))
         self._ending = (shown, stop, error)
 
     def texts(self) -> list[list[int]]:
