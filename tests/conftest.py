@@ -15,8 +15,8 @@ EVIL = '<img src=x onerror="window.evil = 1">${1}'
 # Two workers take one file after another; a long file started last would keep one of them waiting.
 LONGEST = (
     "strategies/test_golden.py",
-    "strategies/test_speculative_odds.py",
-    "strategies/test_medusa_odds.py",
+    "strategies/test_speculative_distribution.py",
+    "strategies/test_medusa_distribution.py",
     "playground/ui/",
     "playground/export/",
     "test_extending.py",
@@ -27,12 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first."""
     tests = Path(__file__).parent
 
-    def place(item: pytest.Item) -> int:
+    def position(item: pytest.Item) -> int:
         path = item.path.relative_to(tests).as_posix()
         found = (at for at, start in enumerate(LONGEST) if path.startswith(start))
         return next(found, len(LONGEST))
 
-    items.sort(key=place)
+    items.sort(key=position)
 
 
 def pytest_collection_finish() -> None:

@@ -35,7 +35,7 @@ def draft(kind: str, how: str) -> Any:
     if how == "adversarial":
         head = module.get_output_embeddings()
         opposite = nn.Linear(head.in_features, head.out_features, bias=False)
-        opposite.weight.data = -head.weight.data  # prefers what the target likes least
+        opposite.weight.data = -head.weight.data  # prefers the target's least probable tokens
         module.set_output_embeddings(opposite)
     return replace(tiny(kind), name=f"{kind}, {how}", module=module.eval())
 

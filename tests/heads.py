@@ -22,7 +22,7 @@ def weights(model: Model) -> tuple[Tensor, Tensor]:
     return embedding, module.get_output_embeddings().weight.detach()
 
 
-def clueless(model: Model, depth: int = 3, kept: int | None = None) -> Heads:
+def random_heads(model: Model, depth: int = 3, kept: int | None = None) -> Heads:
     """Heads with random weights that score the last ``kept`` tokens, by default all."""
     torch.manual_seed(3)
     embedding, output = weights(model)
@@ -31,18 +31,18 @@ def clueless(model: Model, depth: int = 3, kept: int | None = None) -> Heads:
 
 
 @cache
-def forgetful(memory: float = 0.0) -> Model:
+def bigram_model(memory: float = 0.0) -> Model:
     """A Llama that depends on the last token only, or with ``memory`` slightly on earlier ones."""
     torch.manual_seed(11)
     module = LlamaForCausalLM(LlamaConfig(**SHAPE, **TOKENS)).eval()
     for layer in module.model.layers:
         layer.self_attn.o_proj.weight.data *= memory
         layer.mlp.down_proj.weight.data *= memory
-    return replace(tiny("llama"), name=f"forgetful {memory}", module=module)
+    return replace(tiny("llama"), name=f"bigram {memory}", module=module)
 
 
-class Knowing(Heads):
-    """Heads that predict what a forgetful model continues a token with."""
+class ExactHeads(Heads):
+    """Heads that predict the next token of a bigram model."""
 
     norm: Any
     noise: Tensor
@@ -57,10 +57,10 @@ class Knowing(Heads):
         return super().logits(states) + self.noise
 
 
-def knowing(model: Model, depth: int = 4, noise: float = 0.0) -> Heads:
-    """Heads that predict a forgetful model exactly, or with noise."""
+def exact_heads(model: Model, depth: int = 4, noise: float = 0.0) -> Heads:
+    """Heads that predict a bigram model exactly, or with noise."""
     embedding, output = weights(model)
-    heads = Knowing(embedding, output, torch.arange(len(output)), 4, depth).requires_grad_(False)
+    heads = ExactHeads(embedding, output, torch.arange(len(output)), 4, depth).requires_grad_(False)
     module: Any = model.module
     heads.norm = module.model.norm
     heads.noise = noise * torch.randn(len(output), generator=torch.Generator().manual_seed(5))

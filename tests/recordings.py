@@ -1,4 +1,4 @@
-"""Recordings as a GPU has them, played without one: fixed places to read, results written over."""
+"""CUDA graphs without a GPU: fixed input tensors, and results that later replays overwrite."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from engine.accel.graphs import Graphs
 from engine.trace import deferred_writer
 
 
-class _Taped:
-    """Stands in for a CUDA graph: the work is done again, into the result of the first time.
+class _FakeGraph:
+    """Stands in for a CUDA graph: computes again and writes into the tensors of the first result.
 
-    Recordings share memory: to play one may write over what the others gave, and here does.
+    Graphs share memory: a replay may overwrite the results of the others, and here always does.
     """
 
     def __init__(
@@ -28,15 +28,15 @@ class _Taped:
 
     def replay(self) -> None:
         for other in self._among._recordings.values():
-            for place in tensors(other.result):
-                place.fill_(-1)
+            for target in tensors(other.result):
+                target.fill_(-1)
         again = tensors(self._work(*self._read))
-        for place, new in zip(tensors(self._result), again, strict=True):
-            place.copy_(new)
+        for target, new in zip(tensors(self._result), again, strict=True):
+            target.copy_(new)
 
 
 def tensors(result: Any) -> Iterator[Tensor]:
-    """All tensors of what some work gave."""
+    """All tensors in a result."""
     if isinstance(result, Tensor):
         yield result
     elif is_dataclass(result):
@@ -52,17 +52,17 @@ def _record(
 ) -> Any:
     read = [given.clone() for given in inputs]
     result = work(*read)
-    self._recordings[shape] = graphs._Recording(_Taped(self, work, read, result), read, result)
+    self._recordings[shape] = graphs._Recording(_FakeGraph(self, work, read, result), read, result)
     return self._recordings[shape]
 
 
 def _copy(given: Sequence[Tensor], read: Sequence[Tensor]) -> None:
-    for own, place in zip(given, read, strict=True):
-        place.copy_(own)
+    for own, target in zip(given, read, strict=True):
+        target.copy_(own)
 
 
 def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
-    """Have every pool's ticks recorded, and runs told of while the next tick is under way."""
+    """Record every pool's passes as graphs, and write traces during the next tick."""
     made = Graphs.__init__
 
     def with_tries(self: Graphs[Any], *args: Any, **kwargs: Any) -> None:

@@ -79,7 +79,7 @@ def test_linter_and_formatter_accept_the_examples(checkout: Path) -> None:
 
 
 def test_type_checker_accepts_the_examples(checkout: Path) -> None:
-    # The cache that `make check` fills: without it every dependency is checked anew.
+    # The cache that `make check` fills: without it every dependency is checked again.
     cache = REPOSITORY / ".mypy_cache"
     run(checkout, "mypy", f"--cache-dir={cache}", *(code_file(heading) for heading in EXAMPLES))
 

@@ -1,4 +1,4 @@
-"""The engine: one pass for all, each run for itself, nothing left behind."""
+"""The loop: runs share forward passes, fail separately, and free their memory."""
 
 import gc
 import threading
@@ -32,7 +32,7 @@ ALL = [
 
 @pytest.fixture
 def extra() -> Iterator[Callable[..., None]]:
-    """Registers strategies for the time of a test."""
+    """Registers strategies during a test."""
     before = dict(register._REGISTRY)
 
     def add(id: str, decode: Callable[[Run, Any], Decoding]) -> None:
@@ -100,8 +100,8 @@ def test_both_backends_give_equal_traces(kind: str) -> None:
         assert [t.forward_passes for t in ours.ticks] == [t.forward_passes for t in theirs.ticks]
         assert [t.nodes for t in ours.ticks] == [t.nodes for t in theirs.ticks]
         for a, b in zip(ours.steps, theirs.steps, strict=True):
-            told = (a.id, a.parent, a.tick, a.token, a.text, a.event, a.rank)
-            assert told == (b.id, b.parent, b.tick, b.token, b.text, b.event, b.rank)
+            fields = (a.id, a.parent, a.tick, a.token, a.text, a.event, a.rank)
+            assert fields == (b.id, b.parent, b.tick, b.token, b.text, b.event, b.rank)
             assert (a.raw, a.final) == pytest.approx((b.raw, b.final), abs=1e-3)
             assert a.distribution.kept == b.distribution.kept
             entropies = (b.distribution.raw_entropy, b.distribution.final_entropy)
@@ -154,7 +154,7 @@ def test_an_exception_ends_its_run_alone(
         token = int(run.scores([run.root]).argmax())
         run.show([run.choose(run.root, token)])
         [node] = yield [(run.root, token)]
-        raise RuntimeError(f"broken behind {node.cell.token}")
+        raise RuntimeError(f"broken after {node.cell.token}")
 
     def refuses(run: Run, params: Any) -> Decoding:
         raise PlaygroundError("not with this prompt")
@@ -165,7 +165,7 @@ def test_an_exception_ends_its_run_alone(
     lab = Playground(tiny("llama"))
     broken, refused, good = lab.compare("one two", ["fails", "refuses", "greedy"], max_new_tokens=8)
     [alone] = lab.compare("one two", ["greedy"], max_new_tokens=8)
-    assert broken.error is not None and broken.error.startswith("RuntimeError: broken behind")
+    assert broken.error is not None and broken.error.startswith("RuntimeError: broken after")
     assert broken.stop.rule == "error" and len(broken.sequences[0].token_ids) == 1
     assert refused.error == "not with this prompt" and refused.sequences == ()
     assert good.error is None and good.sequences == alone.sequences
@@ -209,7 +209,7 @@ def test_waiting_callers_are_served_by_one_pass(passes: Callable[[Playground], l
     start = evaluator.backend.top(None)
     sizes = passes(lab)
     done = []
-    with evaluator.lock:  # as if a pass were under way
+    with evaluator.lock:  # as during a pass
         threads = [
             threading.Thread(
                 target=lambda t=token: done.append(evaluator.evaluate([start.child(t)]))

@@ -108,10 +108,10 @@ def test_custom_code_gets_the_models_sampling_settings_and_the_trace_records_the
         ("dola", {"temperature": 0.5, "repetition_penalty": 1.2}),
     ],
 )
-def test_transformers_has_nothing_to_warn_about(
+def test_transformers_logs_no_warnings(
     strategy: str, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    # A model with both minimums is left alone: that is a conflict to warn about.
+    # A model with both minimum lengths is left out: they conflict, and a warning is correct.
     own = {} if "min_new_tokens" in settings else {"min_length": 50}
     model = with_config("llama", max_length=100, **own)
     logging.getLogger("transformers").addHandler(caplog.handler)  # it does not propagate
@@ -137,7 +137,7 @@ def test_an_unreachable_minimum_length_gives_the_tokens_of_generate() -> None:
 
 
 class Meeting(GenerationConfig):
-    """A generation config whose reader, transformers' `generate`, waits for a second one."""
+    """A generation config that blocks its first reader until a second one arrives."""
 
     def to_dict(self) -> dict[str, Any]:
         meet = self.__dict__.get("meet")

@@ -1,4 +1,4 @@
-"""Processors replayed as a graph, or batched with other draws, give what each gives when called."""
+"""Processors replayed as a graph, or batched with other draws, equal direct calls."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def assert_equal(stages: list[Stage], others: list[Stage]) -> None:
         assert own.name == other.name and torch.equal(own.scores, other.scores)
 
 
-def test_processors_in_a_graph_leave_what_they_leave_when_called() -> None:
+def test_processors_in_a_graph_give_the_scores_of_direct_calls() -> None:
     scores = torch.randn(3, 500) * 3
     calls, before = GraphCalls(), scores.clone()
     for _ in range(3):

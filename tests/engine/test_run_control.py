@@ -13,14 +13,14 @@ from playground import Playground, RunControl
 from tests.tiny import tiny
 
 TIMEOUT = 30.0  # seconds, generous for a busy machine
-MOMENT = 0.15  # seconds in which a run that is not paused would have gone on
+MOMENT = 0.15  # seconds in which a run that is not paused would have written a token
 
 
 @contextmanager
 def running(
     control: RunControl, lab: Playground | None = None, **shared: float
 ) -> Iterator["queue.Queue[Update | None]"]:
-    """A run on a thread of its own: its updates, and None once it is over."""
+    """Start a run in a thread; the queue gets its updates, and None at the end."""
     updates: queue.Queue[Update | None] = queue.Queue()
     lab = lab or Playground(tiny("llama"))
     settings = {"max_new_tokens": 40, "min_new_tokens": 40, **shared}
@@ -97,7 +97,7 @@ def test_a_playing_run_can_be_paused_and_stepped() -> None:
         first = updates.get(timeout=TIMEOUT)
         control.pause()
         assert first is not None and control.paused
-        while not silent(updates):  # the tick under way
+        while not silent(updates):  # the current tick
             pass
         control.step()
         assert updates.get(timeout=TIMEOUT) is not None and silent(updates)

@@ -1,4 +1,4 @@
-"""Texts that are there, scored: what the model and each strategy's settings make of every token."""
+"""Scoring given texts: each token's probability under the model and a strategy's settings."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ OWN: dict[str, tuple[str, dict[str, Any]]] = {
     "drafts": ("prompt_lookup", {"do_sample": True, "top_p": 0.9}),
 }
 
-REFUSED: dict[str, tuple[Any, Any, str]] = {
+INVALID: dict[str, tuple[Any, Any, str]] = {
     "no text": ("", ["greedy"], "the text to score is empty"),
     "no tokens": ([], ["greedy"], "the text to score is empty"),
     "a token past the vocabulary": ([SIZE], ["greedy"], f"text has {SIZE}; token ids are"),
@@ -39,7 +39,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
 
 
 def same_numbers(scored: Trace, run: Trace) -> None:
-    """A scored text has the numbers that the run had which wrote it."""
+    """Assert that a scored text has the numbers of the run that generated it."""
     written = [run.steps[id] for id in run.sequences[0].steps]
     assert [step.token for step in scored.steps] == [step.token for step in written]
     for ours, theirs in zip(scored.steps, written, strict=True):
@@ -105,7 +105,7 @@ def test_scored_tokens_have_the_event_given_and_share_one_pass() -> None:
         traces = lab.score("one two", "three", ["greedy", ("sample", {"top_k": 5})])
     finally:
         hook.remove()
-    assert sizes == [len("one two"), len("thre")]  # after the last token nothing is asked
+    assert sizes == [len("one two"), len("thre")]  # nothing is evaluated after the last token
     for trace in traces:
         assert {step.event for step in trace.steps} == {"given"} <= set(EVENTS)
         assert trace.text == "three" and trace.sequences[0].steps == (0, 1, 2, 3, 4)
@@ -115,10 +115,10 @@ def test_scored_tokens_have_the_event_given_and_share_one_pass() -> None:
 
 def test_a_single_token_can_be_scored_after_a_prefix() -> None:
     lab = Playground(tiny("llama"))
-    [behind] = lab.score("one two", "c", ["greedy"], prefix="ab")
+    [forked] = lab.score("one two", "c", ["greedy"], prefix="ab")
     [whole] = lab.score("one two", "abc", ["greedy"])
-    assert [token.text for token in behind.prefix] == ["a", "b"] and len(behind.steps) == 1
-    assert behind.steps[0].raw == pytest.approx(whole.steps[2].raw, abs=1e-4)
+    assert [token.text for token in forked.prefix] == ["a", "b"] and len(forked.steps) == 1
+    assert forked.steps[0].raw == pytest.approx(whole.steps[2].raw, abs=1e-4)
 
 
 def test_a_long_text_is_scored_in_several_passes() -> None:
@@ -142,9 +142,9 @@ def test_scoring_works_on_the_plain_backend(kind: str) -> None:
     assert scored.text == run.text
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", INVALID)
 def test_texts_that_cannot_be_scored_are_rejected(name: str) -> None:
-    text, choices, words = REFUSED[name]
+    text, choices, words = INVALID[name]
     lab = Playground(tiny("llama"), limits=Limits(prompt_characters=50, max_new_tokens=20))
     with pytest.raises(PlaygroundError, match=words):
         lab.score("hi", text, choices, max_new_tokens=8)

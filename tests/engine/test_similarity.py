@@ -41,7 +41,7 @@ def expected(nodes: Nodes, length: int) -> torch.Tensor:
     return cosine_similarity(nodes.states[length : length + 1], nodes.states[:length])
 
 
-def test_states_grow_with_the_text_without_reading_it_again() -> None:
+def test_states_of_earlier_tokens_are_not_read_again() -> None:
     nodes = Nodes(1100)
     states = TextStates(nodes.at(3))
     for length in range(4, 1100):
@@ -59,7 +59,7 @@ def test_states_of_another_branch_are_read_again() -> None:
     torch.testing.assert_close(found[0, :12], expected(nodes, 12))
 
 
-def test_padding_behind_the_text_changes_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_after_the_text_changes_no_similarity(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = Nodes(40)
     exact = TextStates(nodes.at(30)).similarity([nodes.at(31)]).result()
     padded = TextStates(nodes.at(30))

@@ -62,8 +62,8 @@ def test_arguments_override_a_config_as_in_generate(lab: Playground) -> None:
 def test_max_length_counts_the_prompt(lab: Playground) -> None:
     [trace] = lab.compare(PROMPT, [GenerationConfig(max_length=len(PROMPT) + 5)])
     assert len(trace.sequences[0].token_ids) == 5
-    behind = Playground(tiny("t5"))
-    [trace] = behind.compare(PROMPT, [GenerationConfig(max_length=5)])
+    encoder_decoder = Playground(tiny("t5"))
+    [trace] = encoder_decoder.compare(PROMPT, [GenerationConfig(max_length=5)])
     assert len(trace.sequences[0].token_ids) <= 4
 
 

@@ -1,4 +1,4 @@
-"""Figures computed by hand on traces small enough to check by eye, and a table for spreadsheets."""
+"""Metrics of small traces against manual results, and the CSV table."""
 
 import csv
 import io
@@ -50,7 +50,7 @@ def test_metrics_of_beams_are_of_the_best_text(beam_trace):
     found = run_metrics(beam_trace)
     assert found.tokens == 3 and found.score == -0.32
     assert found.perplexity == pytest.approx((0.6 * 0.95 * 0.72) ** (-1 / 3))
-    assert found.forward_passes == 10  # but the whole search is paid for
+    assert found.forward_passes == 10  # of the whole search
 
 
 def test_mean_rank_and_share_of_first_choices(greedy_trace):
@@ -68,11 +68,11 @@ def test_mean_rank_and_share_of_first_choices(greedy_trace):
         ([1, 2], 1.0, None),
         ([1, 2, 3], 1.0, None),
         ([1, 2, 3, 4], 1.0, 0.0),
-        ([1, 1, 1, 1], 1 / 3, 0.0),  # one gram alone repeats nothing
-        ([1, 1, 1, 1, 1], 1 / 4, 4 / 5),  # it begins again on the second token
-        ([1, 2, 3, 4, 1, 2, 3, 4], 4 / 7, 4 / 8),  # the first time is no repetition
+        ([1, 1, 1, 1], 1 / 3, 0.0),  # a single 4-gram is no repetition
+        ([1, 1, 1, 1, 1], 1 / 4, 4 / 5),  # repeated at the second token
+        ([1, 2, 3, 4, 1, 2, 3, 4], 4 / 7, 4 / 8),  # the first occurrence does not count
         ([1, 2, 3, 4, 9, 1, 2, 3, 4], 5 / 8, 4 / 9),
-        ([1, 2, 3, 9, 1, 2, 3, 8], 5 / 7, 0.0),  # three in a row are too few
+        ([1, 2, 3, 9, 1, 2, 3, 8], 5 / 7, 0.0),  # three equal tokens are too few
         ([1, 2, 3, 4, 5, 8, 1, 2, 3, 4, 5], 6 / 10, 5 / 11),  # overlapping grams count once
     ],
 )
@@ -114,7 +114,7 @@ def test_drafts_are_counted_over_the_whole_run(greedy_trace):
     found = run_metrics(noted(greedy_trace, [{"verdict": fate} for fate in fates]))
     assert (found.drafted, found.accepted) == (4, 1)
     idle = run_metrics(noted(greedy_trace, [{"verdict": "chosen"}] * 5))
-    assert (idle.drafted, idle.accepted) == (0, 0)  # it would have drafted, and found nothing
+    assert (idle.drafted, idle.accepted) == (0, 0)  # no draft was found
 
 
 def test_failed_and_instant_runs_have_metrics(failed_trace, greedy_trace):
@@ -191,7 +191,7 @@ def read(text):
 def test_csv_can_be_read_back(toy_traces):
     rows = read(as_csv(toy_traces, ["one", "two", "three"]))
     assert [row["text"] for row in rows] == [trace.text for trace in toy_traces]
-    assert float(rows[1]["score"]) == -0.32  # a number, minus and all
+    assert float(rows[1]["score"]) == -0.32  # a number with its sign
     assert rows[2]["perplexity"] == ""
     assert as_csv([], []) == ""
 

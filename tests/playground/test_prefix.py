@@ -1,4 +1,4 @@
-"""Runs that go on from a text that was there."""
+"""Runs that continue from a prefix (forks)."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from playground import Limits, Playground, PlaygroundError
 from tests.tiny import SIZE, _unpadded, tiny
 
 PROMPT = "The old harbour town"
-# Strategies that write what greedy decoding writes, if they are told to.
+# Strategies with settings that make them equal to greedy decoding.
 AS_GREEDY = [
     "greedy",
     "prompt_lookup",
@@ -24,7 +24,7 @@ AS_GREEDY = [
 ]
 PREFIX = [70, 80, 90, 100]
 
-REFUSED: dict[str, tuple[Any, str]] = {
+INVALID: dict[str, tuple[Any, str]] = {
     "a token past the vocabulary": ([SIZE], f"prefix has {SIZE}; token ids are"),
     "a negative token": ([-1], "prefix has -1; token ids are"),
     "half a token": ([1.5], "prefix has 1.5; token ids are"),
@@ -41,20 +41,20 @@ REFUSED: dict[str, tuple[Any, str]] = {
 def generated(
     model: Model, prompt: str, prefix: list[int], settings: dict[str, Any], seed: int
 ) -> list[list[int]]:
-    """What transformers' own `generate` writes after prompt and prefix."""
+    """The new tokens of transformers' `generate` after prompt and prefix."""
     ids = model.tokenizer(prompt, return_tensors="pt").input_ids
     after = torch.tensor([prefix])
     arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if model.is_encoder_decoder:
         start = torch.tensor([[model.module.config.decoder_start_token_id]])
         arguments["decoder_input_ids"] = torch.cat([start, after], dim=-1)
-        begin = 1 + len(prefix)
+        start_of_text = 1 + len(prefix)
     else:
         arguments["input_ids"] = torch.cat([ids, after], dim=-1)
         arguments["attention_mask"] = torch.ones_like(arguments["input_ids"])
-        begin = ids.shape[1] + len(prefix)
+        start_of_text = ids.shape[1] + len(prefix)
     set_seed(seed)
-    rows = model.module.generate(**arguments, **settings)[:, begin:].tolist()
+    rows = model.module.generate(**arguments, **settings)[:, start_of_text:].tolist()
     return [_unpadded(row, model) for row in rows]
 
 
@@ -67,7 +67,7 @@ def tokens(trace: Trace) -> list[list[int]]:
     "strategy", ["greedy", "sample", "beam_search", "beam_sample"], ids=lambda name: name
 )
 @pytest.mark.parametrize("shared", [{}, {"repetition_penalty": 1.3, "min_new_tokens": 5}], ids=str)
-def test_a_fork_writes_what_generate_writes_from_prompt_and_prefix(
+def test_tokens_after_a_prefix_equal_those_of_generate(
     kind: str, strategy: str, shared: dict[str, Any]
 ) -> None:
     model, beams = tiny(kind), {"num_beams": 3} if "beam" in strategy else {}
@@ -79,22 +79,22 @@ def test_a_fork_writes_what_generate_writes_from_prompt_and_prefix(
     assert tokens(trace) == generated(model, "Hello there", PREFIX, settings, seed=6)
 
 
-def test_whoever_decides_as_greedy_does_goes_on_with_greedys_text(embedded: Playground) -> None:
+def test_strategies_equal_to_greedy_continue_the_greedy_text(embedded: Playground) -> None:
     [whole] = embedded.compare(PROMPT, ["greedy"], max_new_tokens=16)
     ids = whole.sequences[0].token_ids
-    for begun in (1, 7, 15):
+    for length in (1, 7, 15):
         for at in range(0, len(AS_GREEDY), 4):
             forks = embedded.compare(
-                PROMPT, AS_GREEDY[at : at + 4], prefix=ids[:begun], max_new_tokens=16 - begun
+                PROMPT, AS_GREEDY[at : at + 4], prefix=ids[:length], max_new_tokens=16 - length
             )
             for fork in forks:
                 assert fork.error is None
-                assert fork.sequences[0].token_ids == ids[begun:]
-                assert fork.stop == Stop("length", f"{16 - begun} new tokens")
+                assert fork.sequences[0].token_ids == ids[length:]
+                assert fork.stop == Stop("length", f"{16 - length} new tokens")
                 assert "".join(token.text for token in fork.prefix) + fork.text == whole.text
 
 
-def test_a_fork_has_its_prefix_beside_the_prompt_and_tells_of_new_tokens_only() -> None:
+def test_prefix_is_recorded_apart_from_prompt_and_steps() -> None:
     lab = Playground(tiny("llama"))
     [trace] = lab.compare("one two", ["greedy"], prefix="ab", max_new_tokens=5)
     assert trace.prompt == "one two" and len(trace.prompt_tokens) == len("one two")
@@ -104,7 +104,7 @@ def test_a_fork_has_its_prefix_beside_the_prompt_and_tells_of_new_tokens_only() 
     assert Trace.from_json(trace.to_json()) == trace
 
 
-def test_no_prefix_is_no_fork() -> None:
+def test_empty_prefix_equals_no_prefix() -> None:
     lab = Playground(tiny("llama"))
     plain, empty, nothing = (
         lab.compare("one two", ["greedy"], max_new_tokens=4, **given)[0]
@@ -114,14 +114,16 @@ def test_no_prefix_is_no_fork() -> None:
     assert plain.sequences == empty.sequences == nothing.sequences
 
 
-def test_a_fork_reads_only_what_was_not_read_before() -> None:
+def test_only_new_tokens_of_a_prefix_are_evaluated() -> None:
     lab = Playground(tiny("llama"))
     sizes: list[int] = []
     hook = lab.model.module.register_forward_pre_hook(
         lambda module, args, kwargs: sizes.append(kwargs["input_ids"].numel()), with_kwargs=True
     )
     try:
-        lab.compare("before", ["greedy"], max_new_tokens=1)  # checks the model: it has a new hook
+        lab.compare(
+            "before", ["greedy"], max_new_tokens=1
+        )  # the new hook makes the playground check the model again
         sizes.clear()
         lab.compare("one two", ["greedy"], max_new_tokens=1)
         lab.compare("one two", ["greedy"], prefix="abc", max_new_tokens=1)
@@ -131,16 +133,16 @@ def test_a_fork_reads_only_what_was_not_read_before() -> None:
     assert sizes == [len("one two"), len("abc")]
 
 
-def test_a_character_that_the_prefix_began_is_written_whole(embedded: Playground) -> None:
+def test_character_split_between_prefix_and_text_is_decoded(embedded: Playground) -> None:
     star = embedded.model.tokenizer(" 🌟", add_special_tokens=False).input_ids
     assert len(star) > 2
     prompt = len(embedded.model.tokenizer("Hi").input_ids)
-    for begun in range(1, len(star)):
+    for length in range(1, len(star)):
         [trace] = embedded.compare(
             "Hi",
             ["greedy"],
-            prefix=star[:begun],
-            max_new_tokens=len(star) - begun,
+            prefix=star[:length],
+            max_new_tokens=len(star) - length,
             prefix_allowed_tokens_fn=lambda row, ids: [star[len(ids) - prompt]],
         )
         added = "".join(step.text for step in trace.steps)
@@ -148,7 +150,7 @@ def test_a_character_that_the_prefix_began_is_written_whole(embedded: Playground
         assert all("\ufffd" not in token.text for token in trace.prefix)
 
 
-def test_an_encoder_decoders_fork_keeps_the_space_it_begins_with() -> None:
+def test_leading_space_after_a_prefix_is_kept_by_encoder_decoders() -> None:
     model = tiny("t5")
     space = model.tokenizer(" ").input_ids
     [trace] = Playground(model).compare(
@@ -161,15 +163,15 @@ def test_an_encoder_decoders_fork_keeps_the_space_it_begins_with() -> None:
     assert trace.text == " " == trace.steps[0].text
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_prefix_that_cannot_stand_there_is_refused_in_words(name: str) -> None:
-    prefix, words = REFUSED[name]
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_prefix_raises_an_error_that_says_why(name: str) -> None:
+    prefix, words = INVALID[name]
     lab = Playground(tiny("llama"), limits=Limits(prompt_characters=300, max_new_tokens=20))
     with pytest.raises(PlaygroundError, match=words):
         lab.stream("hi", ["greedy"], prefix=prefix, max_new_tokens=8)
 
 
-def test_a_draft_model_of_another_vocabulary_drafts_behind_a_prefix(embedded: Playground) -> None:
+def test_draft_model_of_another_vocabulary_drafts_after_a_prefix(embedded: Playground) -> None:
     [plain] = embedded.compare(PROMPT, ["greedy"], prefix=" was", max_new_tokens=12)
     draft = ("universal_speculative", {"assistant_model": "stories15m"})
     [drafted] = embedded.compare(PROMPT, [draft], prefix=" was", max_new_tokens=12)

@@ -1,7 +1,7 @@
 """Writes `reference_4_51.json`: what transformers 4.51.3 decodes with the tiny models of the tests.
 
-That version still has the searches that later ones left to code from the network. Two runs, since
-the project itself needs a later one:
+Later versions load some of these searches from the Hub; that one still contains them. The project
+itself needs a later version, so there are two runs:
 
     python -m tests.strategies.make_reference save FOLDER     with the project's transformers
     python tests/strategies/make_reference.py write FOLDER    with transformers 4.51.3
@@ -48,7 +48,7 @@ DIVERSE: list[dict[str, Any]] = [
         **{"num_beams": 6, "num_beam_groups": 3, "diversity_penalty": 1.0},
         **{"num_return_sequences": 6, "forced_bos_token_id": 77, "forced_eos_token_id": 2},
     },
-    # Padding is an end token: what a group that is over writes, others had better avoid.
+    # Padding is an end token: other groups avoid the padding of a finished group.
     {
         **{"eos_token_id": [0], "exponential_decay_length_penalty": [3, 1.15]},
         **{"num_beams": 6, "num_beam_groups": 3, "diversity_penalty": 1.0},
@@ -78,7 +78,7 @@ CONSTRAINED: list[dict[str, Any]] = [
         **{"num_beams": 4, "force_words_ids": [[100], [100, 101]], "num_return_sequences": 2},
         **{"eos_token_id": [2, *range(60, 90)], "repetition_penalty": 1.3},
     },
-    # What the prompt has counts: "there" is at its end.
+    # The prompt counts: it ends with "there".
     {"num_beams": 4, "force_words_ids": [[86, 74, 71, 84, 71]], "num_return_sequences": 2},
 ]
 CASES = [
@@ -94,7 +94,7 @@ CASES = [
 
 
 def save(folder: Path) -> None:
-    """Put the tiny models where the other transformers finds them."""
+    """Save the tiny models for the other version of transformers."""
     from tests.tiny import tiny
 
     for kind in {kind for kind, _, _ in CASES}:
@@ -127,10 +127,10 @@ def decoded(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     model = getattr(modeling_auto, kind).from_pretrained(folder).eval()
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     ids = tokenizer(PROMPT, return_tensors="pt").input_ids
-    told = {"return_dict_in_generate": True, "output_scores": True}
+    with_scores = {"return_dict_in_generate": True, "output_scores": True}
     try:
-        output = model.generate(ids, **settings, **told)
-    except RuntimeError:  # it cannot tell the scores where a text lacks a forced word
+        output = model.generate(ids, **settings, **with_scores)
+    except RuntimeError:  # it has no scores if a text lacks a forced word
         output = model.generate(ids, **settings, return_dict_in_generate=True)
     scores = getattr(output, "sequences_scores", None)
     start = 1 if seq2seq else ids.shape[1]

@@ -49,8 +49,8 @@ def test_without_processors_the_score_is_the_sum_of_the_models_log_probabilities
         whole = torch.tensor([ids + list(sequence.token_ids)])
         with torch.no_grad():
             log_probs = model.module(whole).logits[0].log_softmax(-1)
-        behind = range(len(ids) - 1, whole.shape[1] - 1)
-        total = sum(float(log_probs[at, whole[0, at + 1]]) for at in behind)
+        positions = range(len(ids) - 1, whole.shape[1] - 1)
+        total = sum(float(log_probs[at, whole[0, at + 1]]) for at in positions)
         assert sequence.score == pytest.approx(total / len(sequence.token_ids), abs=1e-4)
 
 

@@ -129,11 +129,11 @@ def test_beams_are_divided_among_banks() -> None:
 
 def test_a_text_works_on_one_constraint_at_a_time() -> None:
     constraints = (((1, 2, 3),), ((1, 4), (5,)))
-    begun = Progress.after([9, 1], constraints)
-    assert begun.counts() == [[1, 3], [0, 2]] and begun.wanted() == [2]
-    broken = begun.read(4)  # it would have met the other one
+    started = Progress.after([9, 1], constraints)
+    assert started.counts() == [[1, 3], [0, 2]] and started.wanted() == [2]
+    broken = started.read(4)  # the token would start the other constraint
     assert broken.counts() == [[0, 3], [0, 2]] and broken.wanted() == [1, 5]
-    assert broken.read(1).counts() == [[0, 3], [1, 2]]  # the one that failed waits behind
+    assert broken.read(1).counts() == [[0, 3], [1, 2]]  # the failed one comes last
     met = broken.read(5).read(1).read(2).read(3)
     assert met.met and met.counts() == [[3, 3], [2, 2]] and met.bank == 6 and not met.wanted()
     assert met.read(1) == met

@@ -1,4 +1,4 @@
-"""What every strategy owes, whoever wrote it: a new file in `strategies/` is covered on arrival."""
+"""The contract of every strategy: a new file in `strategies/` is tested without further changes."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from engine.strategy import Strategy
 from engine.trace import Step, Trace
 from playground import Playground, PlaygroundError
 from strategies import registered
-from tests.heads import clueless
+from tests.heads import random_heads
 from tests.tiny import tiny
 
 EVERY = pytest.mark.parametrize("id", registered())
@@ -23,7 +23,7 @@ EVERY = pytest.mark.parametrize("id", registered())
 def best(
     model: Any, input_ids: Tensor, logits_processor: Any, stopping_criteria: Any, **_: Any
 ) -> Tensor:
-    """Greedy decoding as somebody might write it."""
+    """Greedy decoding as a user might write it."""
     while True:
         scores = logits_processor(input_ids, model(input_ids).logits[:, -1])
         input_ids = torch.cat([input_ids, scores.argmax(-1, keepdim=True)], dim=-1)
@@ -31,14 +31,14 @@ def best(
             return input_ids
 
 
-# What a strategy cannot do without.
+# The settings that a strategy requires.
 NEEDED = {
     "custom": {"custom_generate": best},
     "universal_speculative": {"assistant_model": "stories15m"},
 }
 
 
-def least(id: str) -> tuple[str, dict[str, Any]]:
+def required_choice(id: str) -> tuple[str, dict[str, Any]]:
     return id, NEEDED.get(id, {})
 
 
@@ -46,44 +46,46 @@ def least(id: str) -> tuple[str, dict[str, Any]]:
 def lab() -> Playground:
     model = tiny("llama")
     return Playground(
-        model, drafts=["stories15m"], heads=clueless(model)
-    )  # no Hub is asked for 'low'
+        model, drafts=["stories15m"], heads=random_heads(model)
+    )  # without a list, 'low' would be looked up on the Hub
 
 
 def timeless(trace: Trace) -> list[Step]:
-    """The steps, less how long something took."""
+    """The steps without their times."""
     kept = ({**step.notes, "draft_ms": None} for step in trace.steps)
     return [replace(step, notes=notes) for step, notes in zip(trace.steps, kept, strict=True)]
 
 
 @EVERY
 def test_equal_seeds_give_equal_traces(id: str, lab: Playground) -> None:
-    one, two = (lab.compare("same", [least(id)], max_new_tokens=8, seed=9)[0] for _ in range(2))
+    one, two = (
+        lab.compare("same", [required_choice(id)], max_new_tokens=8, seed=9)[0] for _ in range(2)
+    )
     assert (timeless(one), one.sequences, one.stop) == (timeless(two), two.sequences, two.stop)
 
 
 @EVERY
 def test_it_stops_at_the_length_and_at_an_end_token(id: str, lab: Playground) -> None:
-    [long] = lab.compare("same", [least(id)], max_new_tokens=7, suppress_tokens=[2])
+    [long] = lab.compare("same", [required_choice(id)], max_new_tokens=7, suppress_tokens=[2])
     assert {len(sequence.token_ids) for sequence in long.sequences} == {7}
     assert all(sequence.stop.rule == "length" for sequence in long.sequences)
     end = long.sequences[0].token_ids[1]
-    [short] = lab.compare("same", [least(id)], max_new_tokens=7, eos_token_id=[end])
+    [short] = lab.compare("same", [required_choice(id)], max_new_tokens=7, eos_token_id=[end])
     ended = [s for s in short.sequences if s.stop.rule == "end_token"]
     assert all(sequence.token_ids[-1] == end for sequence in ended)
 
 
 @EVERY
 def test_max_new_tokens_1_works(id: str, lab: Playground) -> None:
-    [trace] = lab.compare("same", [least(id)], max_new_tokens=1)
+    [trace] = lab.compare("same", [required_choice(id)], max_new_tokens=1)
     assert trace.error is None and len(trace.sequences[0].token_ids) == 1
-    # The last token of a text is never evaluated, but by a strategy that looks one token ahead.
+    # The last token of a text is evaluated only by strategies that look one token ahead.
     assert trace.forward_passes <= 1 + (id == "contrastive_search")
 
 
 @EVERY
 def test_costs_add_up(id: str, lab: Playground) -> None:
-    [trace] = lab.compare("a prompt of its own for " + id, [least(id)], max_new_tokens=9)
+    [trace] = lab.compare("a prompt of its own for " + id, [required_choice(id)], max_new_tokens=9)
     assert trace.forward_passes == sum(tick.forward_passes for tick in trace.ticks)
     assert trace.nodes == sum(tick.nodes for tick in trace.ticks)
     assert max(step.tick for step in trace.steps) == len(trace.ticks) - 1
@@ -92,7 +94,7 @@ def test_costs_add_up(id: str, lab: Playground) -> None:
 
 @EVERY
 def test_the_text_of_the_steps_is_the_text(id: str, lab: Playground) -> None:
-    [trace] = lab.compare("same", [least(id)], max_new_tokens=12)
+    [trace] = lab.compare("same", [required_choice(id)], max_new_tokens=12)
     for sequence in trace.sequences:
         added = "".join(trace.steps[step].text for step in sequence.steps)
         assert sequence.text.startswith(added)
@@ -100,9 +102,9 @@ def test_the_text_of_the_steps_is_the_text(id: str, lab: Playground) -> None:
 
 @EVERY
 def test_a_prefix_acts_as_a_longer_prompt(id: str, lab: Playground) -> None:
-    # Every byte is a token here, so the two are read alike.
-    [whole] = lab.compare("same old", [least(id)], max_new_tokens=8, seed=4)
-    [forked] = lab.compare("same", [least(id)], prefix=" old", max_new_tokens=8, seed=4)
+    # Every byte is a token here, so both are tokenized alike.
+    [whole] = lab.compare("same old", [required_choice(id)], max_new_tokens=8, seed=4)
+    [forked] = lab.compare("same", [required_choice(id)], prefix=" old", max_new_tokens=8, seed=4)
     assert forked.error is None and forked.prompt == "same"
     assert "".join(token.text for token in forked.prefix) == " old"
     assert [s.token_ids for s in forked.sequences] == [s.token_ids for s in whole.sequences]
@@ -116,15 +118,15 @@ def test_a_prefix_acts_as_a_longer_prompt(id: str, lab: Playground) -> None:
 def test_it_scores_a_text_or_rejects_that(id: str, lab: Playground) -> None:
     if registered()[id].runs_user_code:
         with pytest.raises(PlaygroundError, match="cannot score"):
-            lab.score("same", " old", [least(id)])
+            lab.score("same", " old", [required_choice(id)])
         return
-    [trace] = lab.score("same", " old", [least(id)])
+    [trace] = lab.score("same", " old", [required_choice(id)])
     assert trace.strategy == id and trace.text == " old" and trace.stop.rule == "scored"
     assert [step.event for step in trace.steps] == ["given"] * 4
     assert all(step.raw is not None and step.distribution is not None for step in trace.steps)
 
 
-# What somebody may write where a value has a form of its own.
+# Values for settings that are neither numbers nor choices.
 FREE = ["low", [0, 1], [1], ["a"], [["a", "b"]], [[40, 41]], [[[40], [41, 42]]], {"a": 2.0}, 3]
 SHARED_TOO = [name for name, setting in SHARED.items() if not setting.python_only]
 
@@ -145,8 +147,8 @@ def drawn(setting: Setting) -> st.SearchStrategy[object]:
 
 
 @EVERY
-@pytest.mark.filterwarnings("ignore")  # transformers remarks on settings that make little sense
-@settings(deadline=None, max_examples=40, derandomize=True)  # a red run is the change's own doing
+@pytest.mark.filterwarnings("ignore")  # transformers warns about settings without an effect
+@settings(deadline=None, max_examples=40, derandomize=True)  # reproducible
 @given(data=st.data())
 def test_any_settings_give_a_valid_trace_or_an_error_that_names_one(
     id: str, data: st.DataObject, lab: Playground
@@ -157,14 +159,14 @@ def test_any_settings_give_a_valid_trace_or_an_error_that_names_one(
     shared = st.lists(st.sampled_from(SHARED_TOO), unique=True, max_size=2)
     names = dict.fromkeys([*data.draw(own), *data.draw(shared)])
     given_settings = {name: data.draw(drawn(known[name]), label=name) for name in names}
-    asked = {"max_new_tokens": 4, **NEEDED.get(id, {}), **given_settings}
+    own_settings = {"max_new_tokens": 4, **NEEDED.get(id, {}), **given_settings}
     try:
-        [trace] = lab.compare("any", [(id, asked)])
+        [trace] = lab.compare("any", [(id, own_settings)])
     except PlaygroundError as refusal:
-        assert any(name in str(refusal) for name in asked), refusal
+        assert any(name in str(refusal) for name in own_settings), refusal
         return
     if trace.error is not None:
-        assert any(name in trace.error for name in asked), trace.error
+        assert any(name in trace.error for name in own_settings), trace.error
         return
     assert 1 <= len(trace.sequences) <= trace.settings.get("num_return_sequences", 1)
     assert Trace.from_json(trace.to_json()) == trace

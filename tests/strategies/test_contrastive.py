@@ -29,7 +29,7 @@ def search(kind: str, **settings: Any) -> Trace:
 
 
 def together(trace: Trace) -> dict[int | None, list[Step]]:
-    """The candidates of each place, by what they stand behind."""
+    """The candidates at each position, by their parent."""
     found = defaultdict(list)
     for step in trace.steps:
         found[step.parent].append(step)
@@ -37,7 +37,7 @@ def together(trace: Trace) -> dict[int | None, list[Step]]:
 
 
 def run_model(kind: str, prompt: list[int], text: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits behind a text, (vocab,), and the last hidden state at each token, (length, width)."""
+    """Logits after a text, (vocab,), and the last hidden state at each token, (length, width)."""
     inputs = {"input_ids": torch.tensor([text])}
     if tiny(kind).is_encoder_decoder:
         inputs = {"input_ids": torch.tensor([prompt]), "decoder_input_ids": inputs["input_ids"]}
@@ -86,20 +86,20 @@ def test_recorded_numbers_equal_those_of_the_model(kind: str) -> None:
             assert [step.token.id for step in steps] == tokens.tolist()
         for step, probability in zip(steps, probs.tolist(), strict=True):
             _, states = run_model(kind, prompt, [*text, step.token.id])
-            likeness = cosine_similarity(states[-1:], states[:-1])
+            similarity = cosine_similarity(states[-1:], states[:-1])
             notes = step.notes
-            score = (1 - alpha) * probability - alpha * float(likeness.max())
+            score = (1 - alpha) * probability - alpha * float(similarity.max())
             expected = {
                 "probability": probability,
-                "similarity": float(likeness.max()),
+                "similarity": float(similarity.max()),
                 "score": score,
             }
             assert {name: notes[name] for name in expected} == pytest.approx(expected, abs=1e-4)
-            nearest = float(likeness[notes["similar_to"]])
-            assert nearest == pytest.approx(float(likeness.max()), abs=1e-4)
+            nearest = float(similarity[notes["similar_to"]])
+            assert nearest == pytest.approx(float(similarity.max()), abs=1e-4)
             if step.event != "pruned":
                 assert notes["since"] == len(start)
-                written = likeness[len(start) :].tolist()
+                written = similarity[len(start) :].tolist()
                 assert notes["similarities"] == pytest.approx(written, abs=1e-3)
             else:
                 assert "similarities" not in notes
@@ -125,8 +125,8 @@ def test_both_backends_give_the_same_numbers(kind: str) -> None:
     for ours, theirs in zip(trace.steps, plain.steps, strict=True):
         alike = {name: own for name, own in ours.notes.items() if name != "similarities"}
         assert alike == pytest.approx({name: theirs.notes[name] for name in alike}, abs=1e-4)
-        likeness = [step.notes.get("similarities", []) for step in (ours, theirs)]
-        assert likeness[0] == pytest.approx(likeness[1], abs=2e-3)
+        similarity = [step.notes.get("similarities", []) for step in (ours, theirs)]
+        assert similarity[0] == pytest.approx(similarity[1], abs=2e-3)
 
 
 def test_similarity_is_recorded_for_the_last_tokens_only(monkeypatch: pytest.MonkeyPatch) -> None:

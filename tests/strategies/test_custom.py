@@ -17,10 +17,10 @@ from playground.export.recipe import write
 from tests.tiny import tiny
 
 
-def by_the_book(
+def with_processors(
     model: Any, input_ids: Tensor, logits_processor: Any, stopping_criteria: Any, **_: Any
 ) -> Tensor:
-    """Reads the whole text again for every token, and asks the processors."""
+    """Runs the model on the whole text for every token, and calls the processors."""
     while not stopping_criteria(input_ids, None).all():
         scores = logits_processor(input_ids, model(input_ids).logits[:, -1])
         input_ids = torch.cat([input_ids, scores.argmax(-1, keepdim=True)], dim=-1)
@@ -28,7 +28,7 @@ def by_the_book(
 
 
 def with_a_cache(model: Any, input_ids: Tensor, stopping_criteria: Any, **_: Any) -> Tensor:
-    """Never asks a processor."""
+    """Calls the model, but no processor."""
     cache, new = DynamicCache(config=model.config), input_ids
     while not stopping_criteria(input_ids, None).all():
         new = model(new, past_key_values=cache, use_cache=True).logits[:, -1:].argmax(-1)
@@ -36,14 +36,14 @@ def with_a_cache(model: Any, input_ids: Tensor, stopping_criteria: Any, **_: Any
     return input_ids
 
 
-def without_looking(model: Any, input_ids: Tensor, stopping_criteria: Any, **_: Any) -> Tensor:
-    """Never asks anybody."""
+def without_model(model: Any, input_ids: Tensor, stopping_criteria: Any, **_: Any) -> Tensor:
+    """Calls neither the model nor a processor."""
     while not stopping_criteria(input_ids, None).all():
         input_ids = torch.cat([input_ids, torch.full((1, 1), 7)], dim=-1)
     return input_ids
 
 
-def behind_an_encoder(
+def with_an_encoder(
     model: Any,
     input_ids: Tensor,
     logits_processor: Any,
@@ -73,12 +73,12 @@ def greedy(kind: str, **shared: Any) -> Trace:
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_calls_of_the_model_and_of_the_processors_are_captured(kind: str) -> None:
     ours, plain = (
-        run(kind, by_the_book, repetition_penalty=1.3),
+        run(kind, with_processors, repetition_penalty=1.3),
         greedy(kind, repetition_penalty=1.3),
     )
     assert ours.error is None and ours.sequences[0].token_ids == plain.sequences[0].token_ids
     assert ours.stop == plain.stop
-    # The engine reads the prompt once, as for everybody; the rest is the code's own.
+    # The engine evaluates the prompt once, as for every strategy; the other passes are the code's.
     assert ours.forward_passes == 1 + 10 and ours.nodes == 5 + sum(range(5, 15))
     for seen, known in zip(ours.steps, plain.steps, strict=True):
         assert seen.notes["captured"] == "model and processors"
@@ -98,7 +98,7 @@ def test_forward_passes_are_captured_without_processors(kind: str) -> None:
 
 
 def test_tokens_that_were_not_captured_are_recorded_as_such() -> None:
-    trace = run("llama", without_looking)
+    trace = run("llama", without_model)
     assert trace.sequences[0].token_ids == (7,) * 10
     assert trace.stop.detail == "10 new tokens; 10 of 10 tokens not captured"
     for step in trace.steps:
@@ -107,7 +107,7 @@ def test_tokens_that_were_not_captured_are_recorded_as_such() -> None:
     assert trace.forward_passes == 1  # the prompt
 
 
-def behind_the_hooks(
+def around_the_hooks(
     model: Any, input_ids: Tensor, logits_processor: Any, stopping_criteria: Any, **_: Any
 ) -> Tensor:
     """Uses the model's parts, which no hook sees, flattens the logits, and calls processors."""
@@ -119,7 +119,7 @@ def behind_the_hooks(
 
 
 def test_processor_inputs_are_not_recorded_as_the_models_logits() -> None:
-    trace = run("llama", behind_the_hooks, repetition_penalty=1.3)
+    trace = run("llama", around_the_hooks, repetition_penalty=1.3)
     assert trace.error is None
     for step in trace.steps:
         assert step.notes["captured"] == "processors"
@@ -136,9 +136,7 @@ def test_processor_inputs_are_not_recorded_as_the_models_logits() -> None:
 
 
 def test_custom_code_decodes_with_an_encoder() -> None:
-    assert (
-        run("t5", behind_an_encoder).sequences[0].token_ids == greedy("t5").sequences[0].token_ids
-    )
+    assert run("t5", with_an_encoder).sequences[0].token_ids == greedy("t5").sequences[0].token_ids
 
 
 def test_custom_code_gets_its_own_arguments_and_those_of_transformers() -> None:

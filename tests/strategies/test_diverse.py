@@ -1,4 +1,4 @@
-"""Diverse beam search: groups, what they pay for being alike, and their trees."""
+"""Diverse beam search: groups, their diversity penalties, and their trees."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"num_beams": 4, "num_beam_groups": 4, "diversity_penalty": 0.5, "length_penalty": 2.0},
     {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 5.0, "num_return_sequences": 4},
 ]
-LIVELY: list[dict[str, Any]] = [  # what ends texts early
+EARLY_ENDS: list[dict[str, Any]] = [  # settings that end texts early
     {"early_stopping": True, "sequence_bias": [[[2], 5.0]]},
     {"early_stopping": "never", "length_penalty": 1.5, "eos_token_id": [2, *range(60, 90)]},
 ]
@@ -28,12 +28,12 @@ def traces() -> list[Trace]:
     return lab.compare(PROMPT, choices, max_new_tokens=24, suppress_tokens=[2])
 
 
-def told_by(trace: Trace, group: int, tick: int) -> list[Step]:
+def steps_of(trace: Trace, group: int, tick: int) -> list[Step]:
     return [s for s in trace.steps if s.notes["group"] == group and s.tick == tick]
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "t5", "bart"])
-@pytest.mark.parametrize("more", [{}, *LIVELY], ids=str)
+@pytest.mark.parametrize("more", [{}, *EARLY_ENDS], ids=str)
 def test_one_group_is_beam_search(kind: str, more: dict[str, Any]) -> None:
     own = {"num_beams": 4, "num_return_sequences": 4, **more}
     beam, diverse = Playground(tiny(kind)).compare(
@@ -50,7 +50,7 @@ def test_penalties_count_the_beams_of_earlier_groups_with_the_same_token(
         for tick in range(len(trace.ticks)):
             taken: list[int] = []
             for group in range(trace.settings["num_beam_groups"]):
-                steps = told_by(trace, group, tick)
+                steps = steps_of(trace, group, tick)
                 for step in steps:
                     penalty = trace.settings["diversity_penalty"] * taken.count(step.token.id)
                     assert step.notes["penalty"] == pytest.approx(penalty)
@@ -62,23 +62,23 @@ def test_penalties_count_the_beams_of_earlier_groups_with_the_same_token(
 def test_penalized_tokens_are_recorded_even_if_they_are_no_candidates(
     traces: list[Trace],
 ) -> None:
-    gone = 0
+    without_candidate = 0
     for trace in traces:
         for tick in range(len(trace.ticks)):
             taken: list[int] = []
             for group in range(trace.settings["num_beam_groups"]):
-                steps = told_by(trace, group, tick)
+                steps = steps_of(trace, group, tick)
                 [avoided] = [s.notes["avoided"] for s in steps if "avoided" in s.notes]
                 assert [token for token, _, _ in avoided] == list(dict.fromkeys(taken))
                 for token, penalty, total in avoided:
                     count = taken.count(token)
                     assert penalty == trace.settings["diversity_penalty"] * count
-                    told = [s.notes["total"] for s in steps if s.token.id == token]
-                    if told and told[0] is not None:
-                        assert total == max(one for one in told if one is not None)
-                    gone += not told and total is not None
+                    totals = [s.notes["total"] for s in steps if s.token.id == token]
+                    if totals and totals[0] is not None:
+                        assert total == max(one for one in totals if one is not None)
+                    without_candidate += not totals and total is not None
                 taken += [step.token.id for step in steps if step.event != "pruned"]
-    assert gone > 20
+    assert without_candidate > 20
 
 
 def test_a_step_adds_its_log_probability_less_its_penalty(traces: list[Trace]) -> None:
@@ -114,7 +114,7 @@ def test_every_group_is_recorded_as_a_tree_of_its_own(traces: list[Trace]) -> No
                 assert parent.event == "chosen" and parent.tick == step.tick - 1
         for tick in range(len(trace.ticks)):
             for group in range(groups):
-                steps = told_by(trace, group, tick)
+                steps = steps_of(trace, group, tick)
                 kept = [s.notes["total"] for s in steps if s.event != "pruned"]
                 lost = [s.notes["total"] for s in steps if s.event == "pruned"]
                 assert (len(kept), len(lost)) == (size, size)

@@ -1,4 +1,4 @@
-"""DoLa: the tokens transformers 4.51.3 wrote, the layers it may contrast, and what it tells."""
+"""DoLa: the tokens of transformers 4.51.3, the candidate layers, and the recorded numbers."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from tests.tiny import tiny
 
 CASES = [case for case in json.loads(REFERENCE.read_text())["cases"] if case["strategy"] == "dola"]
 # By hand from the paper and from transformers 4.51.3: which layers "low" and "high" are. Where the
-# output matrix is the embedding, the embedding itself (0) says nothing new.
+# output matrix is tied to the embedding, the embedding (layer 0) is not a candidate.
 LOW = {
     1: ([0], [0]),  # layers: (output matrix of its own, tied)
     2: ([0], [1]),
@@ -88,9 +88,9 @@ def test_encoder_decoder_models_are_rejected() -> None:
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("layers", [1, 2, 3, 4])
 def test_shallow_models_have_a_candidate_layer(layers: int, tied: bool) -> None:
-    for asked in ("low", "high"):
-        trace = dola(deep(layers, tied=tied), dola_layers=asked)
-        expected = candidate_layers(asked, layers, tied)
+    for name in ("low", "high"):
+        trace = dola(deep(layers, tied=tied), dola_layers=name)
+        expected = candidate_layers(name, layers, tied)
         assert {step.notes["layer"] for step in trace.steps} <= set(expected)
 
 
@@ -106,18 +106,18 @@ def test_recorded_numbers_equal_those_of_the_model(kind: str, layers: Any) -> No
         with torch.no_grad():
             output = module(torch.tensor([text]), output_hidden_states=True)
             at = [state[0, -1] for state in output.hidden_states]
-            asked = [int(layer) for layer in step.notes["divergences"]]
-            early = torch.stack([module.lm_head(at[layer]) for layer in asked])
+            candidates_here = [int(layer) for layer in step.notes["divergences"]]
+            early = torch.stack([module.lm_head(at[layer]) for layer in candidates_here])
         p, q = (logits.double().log_softmax(-1) for logits in (output.logits[0, -1], early))
-        # How far the mean of both is from either, in nats.
+        # The divergence of each from the mean of both, in nats.
         mean = (p.exp() + q.exp()) / 2
         apart = ((mean * (mean.log() - p)).sum(-1) + (mean * (mean.log() - q)).sum(-1)) / 2
-        told = list(step.notes["divergences"].values())
-        assert told == pytest.approx(apart.tolist(), abs=1e-3)
-        assert step.notes["layer"] == asked[told.index(max(told))]
+        divergences = list(step.notes["divergences"].values())
+        assert divergences == pytest.approx(apart.tolist(), abs=1e-3)
+        assert step.notes["layer"] == candidates_here[divergences.index(max(divergences))]
         chosen.add(step.notes["layer"])
 
-        base = q[asked.index(step.notes["layer"])]
+        base = q[candidates_here.index(step.notes["layer"])]
         contrast = torch.where(p >= p.max() + math.log(0.1), p - base, -torch.inf)
         order = contrast.argsort(descending=True).tolist()
         candidates = step.notes["candidates"]

@@ -27,7 +27,7 @@ def run(model: Any, *choices: Any, **shared: Any) -> list[Trace]:
 
 
 def rounds(trace: Trace) -> list[list[dict[str, Any]]]:
-    """What is told of the drafted tokens of each round, in the order of the text."""
+    """The notes of the drafted tokens of each round, in the order of the text."""
     found = defaultdict(list)
     for step in sorted(trace.steps, key=lambda step: len(trace.path(step.id))):
         if step.notes["verdict"] in ("accepted", "rejected", "ignored"):
@@ -35,13 +35,13 @@ def rounds(trace: Trace) -> list[list[dict[str, Any]]]:
     return list(found.values())
 
 
-def story(trace: Trace) -> list[tuple[int, int | None, str]]:
-    """Every token, what it stands behind, and what became of it."""
+def outcomes(trace: Trace) -> list[tuple[int, int | None, str]]:
+    """Every token, its parent, and its event."""
     return [(step.token.id, step.parent, step.notes["verdict"]) for step in trace.steps]
 
 
-def kept_all(told: list[dict[str, Any]]) -> bool:
-    return all(notes["verdict"] == "accepted" for notes in told)
+def kept_all(notes_of_round: list[dict[str, Any]]) -> bool:
+    return all(notes["verdict"] == "accepted" for notes in notes_of_round)
 
 
 # Draft models
@@ -53,12 +53,12 @@ def test_the_heuristic_schedule_drafts_two_more_after_success_and_one_less_other
     same, varied = run(
         tiny("llama"), *(("speculative", {**settings, **way}) for way in ways), max_new_tokens=60
     )
-    assert {len(told) for told in rounds(same)[:-3]} == {2}
+    assert {len(notes_of_round) for notes_of_round in rounds(same)[:-3]} == {2}
     expected, success = 2, set()
-    for told in rounds(varied)[:-3]:  # the last ones may have no room
-        assert len(told) == expected
-        success.add(kept_all(told))
-        expected = expected + 2 if kept_all(told) else max(1, expected - 1)
+    for notes_of_round in rounds(varied)[:-3]:  # the last ones may be cut by the length limit
+        assert len(notes_of_round) == expected
+        success.add(kept_all(notes_of_round))
+        expected = expected + 2 if kept_all(notes_of_round) else max(1, expected - 1)
     assert success == {True, False}
 
 
@@ -67,10 +67,10 @@ def test_a_draft_ends_with_the_first_token_below_the_confidence_threshold(thresh
     settings = {"assistant_confidence_threshold": threshold, "num_assistant_tokens": 6}
     ways = [("speculative", settings), ("early_exit", settings)]
     for trace in run(tiny("gpt2"), *ways, max_new_tokens=60):
-        for told in rounds(trace)[:-6]:
-            assert all(notes["q"] >= threshold for notes in told[:-1])
-            assert len(told) == 6 or told[-1]["q"] < threshold
-    lengths = {len(told) for told in rounds(trace)[:-6]}
+        for notes_of_round in rounds(trace)[:-6]:
+            assert all(notes["q"] >= threshold for notes in notes_of_round[:-1])
+            assert len(notes_of_round) == 6 or notes_of_round[-1]["q"] < threshold
+    lengths = {len(notes_of_round) for notes_of_round in rounds(trace)[:-6]}
     assert (lengths == {1}) is (threshold == 1.0) and (lengths == {6}) is (threshold == 0.0)
 
 
@@ -81,9 +81,9 @@ def test_vocabularies_padded_to_different_sizes_work_together(do_sample: bool) -
     greedy, trace = run(
         padded(40), "greedy", ("speculative", {**way, "assistant_model": tiny("llama")})
     )
-    # This target writes tokens that its draft has never heard of; behind them it writes alone.
-    strange = [at for at, id in enumerate(trace.sequences[0].token_ids) if id >= SIZE]
-    assert strange and trace.draft_passes > 0
+    # The target generates tokens outside the draft's vocabulary; after one, nothing is drafted.
+    outside = [at for at, id in enumerate(trace.sequences[0].token_ids) if id >= SIZE]
+    assert outside and trace.draft_passes > 0
     assert (trace.sequences[0].token_ids == greedy.sequences[0].token_ids) is not do_sample
 
 
@@ -91,14 +91,14 @@ def test_draft_models_with_equal_names_are_kept_apart() -> None:
     lab = Playground(tiny("llama"))
     hows = ("good", "bad", "adversarial", "good")
     ways = [("speculative", {**SURE, "assistant_model": draft("llama", how)}) for how in hows]
-    alone = [story(lab.compare(PROMPT, [way], max_new_tokens=12)[0]) for way in ways]
+    alone = [outcomes(lab.compare(PROMPT, [way], max_new_tokens=12)[0]) for way in ways]
     together = lab.compare(PROMPT, ways, max_new_tokens=12)
-    assert [story(trace) for trace in together] == alone
+    assert [outcomes(trace) for trace in together] == alone
     assert alone[0] == alone[3] != alone[1] != alone[2]
     twins = [replace(draft("llama", how), name="twin") for how in ("good", "bad")]
     ways = [("speculative", {**SURE, "assistant_model": twin}) for twin in twins]
     both = lab.compare(PROMPT, ways, max_new_tokens=12)
-    assert [story(trace) for trace in both] == alone[:2]
+    assert [outcomes(trace) for trace in both] == alone[:2]
 
 
 # The model's first layers
@@ -148,7 +148,7 @@ def test_half_of_the_layers_draft_unless_a_number_is_given() -> None:
     default, three, five = run(
         deep(6), *(("early_exit", {"assistant_early_exit": layers}) for layers in (None, 3, 5))
     )
-    assert story(default) == story(three) != story(five)
+    assert outcomes(default) == outcomes(three) != outcomes(five)
 
 
 @pytest.mark.parametrize("layers", [0, 2, 7])
@@ -172,12 +172,12 @@ def test_early_exit_rejects_encoder_decoder_models(kind: str) -> None:
 @pytest.mark.parametrize(
     ("text", "longest", "found"),
     [
-        ([1, 2, 3, 9, 1, 2, 3], 3, Match(3, 3)),  # as much as allowed
+        ([1, 2, 3, 9, 1, 2, 3], 3, Match(3, 3)),  # the longest allowed
         ([1, 2, 3, 9, 1, 2, 3], 2, Match(3, 2)),
         ([1, 2, 3, 9, 1, 2, 3], 16, Match(3, 3)),
-        ([5, 3, 8, 2, 3], 2, Match(2, 1)),  # less, where that does not occur
-        ([3, 7, 3, 8, 3], 1, Match(1, 1)),  # the first place of several
-        ([4, 4, 4], 2, Match(2, 2)),  # a place may reach into the end it is found by
+        ([5, 3, 8, 2, 3], 2, Match(2, 1)),  # a shorter one, if the longest does not occur
+        ([3, 7, 3, 8, 3], 1, Match(1, 1)),  # the first of several matches
+        ([4, 4, 4], 2, Match(2, 2)),  # a match may overlap the end of the text
         ([1, 2, 3], 2, None),
         ([1], 2, None),
         ([], 2, None),
@@ -199,7 +199,7 @@ def test_copied_tokens_record_their_source(kind: str) -> None:
         if "copied_from" in step.notes:
             above = start + [parent.token.id for parent in trace.path(step.parent)]
             depth = [s.notes["round"] for s in trace.path(step.id)].count(step.notes["round"]) - 1
-            end = above[: len(above) - depth]  # the text as it was when it was looked up
+            end = above[: len(above) - depth]  # the text at the time of the lookup
             origin = step.notes["copied_from"]
             assert end[origin] == step.token.id
             matched, first = step.notes["matched"], origin - depth
@@ -208,7 +208,7 @@ def test_copied_tokens_record_their_source(kind: str) -> None:
     assert verdicts and len(text) == len(start) + 40
 
 
-# Refusals
+# Invalid input
 
 
 @pytest.mark.parametrize("id", ["speculative", "prompt_lookup", "early_exit"])
@@ -259,9 +259,9 @@ def test_incompatible_draft_models_are_rejected() -> None:
         run(tiny("llama"), ("speculative", {"assistant_model": tiny("t5")}))
     with pytest.raises(PlaygroundError, match="assistant_model"):
         run(tiny("t5"), ("speculative", {"assistant_model": tiny("llama")}))
-    foreign = replace(tiny("t5"), name="foreign", tokenizer=readable(True).tokenizer)
+    other_vocabulary = replace(tiny("t5"), name="foreign", tokenizer=readable(True).tokenizer)
     with pytest.raises(PlaygroundError, match="draft model with its own vocabulary"):
-        run(tiny("t5"), ("speculative", {"assistant_model": foreign}))
+        run(tiny("t5"), ("speculative", {"assistant_model": other_vocabulary}))
 
 
 def test_a_stopped_run_does_not_return_unverified_drafts() -> None:
@@ -277,10 +277,10 @@ def test_a_stopped_run_does_not_return_unverified_drafts() -> None:
 
 def test_every_token_of_a_chain_is_counted() -> None:
     settings = {"num_assistant_tokens": 4, **SURE}
-    asked = {"max_new_tokens": 11, "suppress_tokens": [2]}  # nothing ends before the length
-    [trace] = run(tiny("llama"), ("speculative", settings), **asked)
+    shared_settings = {"max_new_tokens": 11, "suppress_tokens": [2]}  # no end token
+    [trace] = run(tiny("llama"), ("speculative", settings), **shared_settings)
     drafted = sum(step.notes["verdict"] in ("accepted", "rejected") for step in trace.steps)
     assert drafted == 8 and trace.forward_passes == 1 + 3
-    # The prompt twice; by the model every token but the last; by the draft every token but the
-    # last it drafts and what follows that.
+    # Both models evaluate the prompt; the target also every token before the last, the draft model
+    # every token before the last one it drafts.
     assert trace.nodes == 2 * len(PROMPT) + 10 + 8

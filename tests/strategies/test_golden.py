@@ -25,7 +25,7 @@ def choice(case: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The strategy transformers would pick for a case's settings."""
     settings = dict(case["config"])
     if "assistant_early_exit" in settings:
-        # No draft changes what is written, and a round of twenty takes the time of ten of two.
+        # Drafts do not change the text, and shorter drafts take less time here.
         settings |= {"num_assistant_tokens": 2, "num_assistant_tokens_schedule": "constant"}
     for sign, strategy in SIGNS.items():
         if sign in settings:
@@ -45,7 +45,7 @@ def test_a_comparison_gives_the_tokens_of_transformers_with_and_without_accelera
     prompt: str, accel: str, embedded: Playground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLAYGROUND_ACCEL", accel)
-    # All at once: every pass of the model serves them all, which is what comparing is for.
+    # In one comparison, in which all runs share forward passes.
     cases = [case for case in CASES if case["prompt"] == prompt]
     first = cases[0]
     lab = Playground(embedded.model, limits=Limits(strategies=len(cases)))
@@ -65,7 +65,7 @@ def test_a_comparison_gives_the_tokens_of_transformers_with_and_without_accelera
         for sequence, text in zip(trace.sequences, case["texts"], strict=True):
             assert text.startswith(sequence.text)
         if scores := case.get("sequences_scores"):
-            # Another machine's float32: equal to five digits.
+            # Computed on another machine: float32 scores agree to five digits.
             reported = [sequence.score for sequence in trace.sequences]
             assert reported == pytest.approx(scores, rel=1e-4)
 

@@ -19,16 +19,16 @@ from engine.trace import Step, Trace
 from engine.trace import deferred_writer as telling
 from playground import Limits, Playground, PlaygroundError
 from tests.draft_models import readable, train
-from tests.heads import clueless, forgetful, knowing
+from tests.heads import bigram_model, exact_heads, random_heads
 from tests.tiny import SIZE, tiny
 
 PROMPT = "Hello there, hello"
 DRAFTED, OWN = ("accepted", "rejected", "ignored"), ("chosen", "resampled", "bonus")
-FORGETFUL: dict[str, tuple[Model, Heads]] = {
-    "right": (forgetful(), knowing(forgetful())),
-    "noisy": (forgetful(), knowing(forgetful(), noise=1.5)),
-    "nearly right": (forgetful(0.05), knowing(forgetful(0.05))),
-    "clueless": (forgetful(), clueless(forgetful(), kept=100)),
+MODELS_AND_HEADS: dict[str, tuple[Model, Heads]] = {
+    "right": (bigram_model(), exact_heads(bigram_model())),
+    "noisy": (bigram_model(), exact_heads(bigram_model(), noise=1.5)),
+    "nearly right": (bigram_model(0.05), exact_heads(bigram_model(0.05))),
+    "random": (bigram_model(), random_heads(bigram_model(), kept=100)),
 }
 SHARED: dict[str, dict[str, Any]] = {
     "nothing": {},
@@ -69,10 +69,10 @@ def rounds(trace: Trace) -> list[list[Step]]:
 
 
 @pytest.mark.parametrize("name", SHARED)
-@pytest.mark.parametrize("how", FORGETFUL)
+@pytest.mark.parametrize("how", MODELS_AND_HEADS)
 def test_trees_of_any_size_give_the_greedy_text(how: str, name: str) -> None:
     ways = [("medusa", size) for size in SIZES]
-    greedy, *others = compare(*FORGETFUL[how], ["greedy", *ways], **SHARED[name])
+    greedy, *others = compare(*MODELS_AND_HEADS[how], ["greedy", *ways], **SHARED[name])
     for trace in others:
         assert trace.sequences[0].token_ids == greedy.sequences[0].token_ids
         assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
@@ -84,7 +84,7 @@ def test_trees_of_any_size_give_the_greedy_text(how: str, name: str) -> None:
 def test_models_of_every_family_work_with_heads(kind: str) -> None:
     model = tiny(kind)
     greedy, trace, wide = compare(
-        model, clueless(model), ["greedy", "medusa", ("medusa", {"medusa_tokens": 30})]
+        model, random_heads(model), ["greedy", "medusa", ("medusa", {"medusa_tokens": 30})]
     )
     assert trace.text == wide.text == greedy.text
     assert trace.forward_passes < 24 or not fates(trace)["accepted"]
@@ -92,17 +92,19 @@ def test_models_of_every_family_work_with_heads(kind: str) -> None:
 
 def test_accurate_heads_save_forward_passes() -> None:
     few = ("medusa", {"medusa_tokens": 12, "medusa_threshold": 0.1})
-    greedy, trace = compare(*FORGETFUL["right"], ["greedy", few], suppress_tokens=[2])
+    greedy, trace = compare(*MODELS_AND_HEADS["right"], ["greedy", few], suppress_tokens=[2])
     assert set(fates(trace)) == {"chosen", "accepted", "rejected", "bonus"}
     assert trace.forward_passes <= greedy.forward_passes / 2
-    [wide] = compare(*FORGETFUL["right"], [("medusa", {"medusa_tokens": 63})], suppress_tokens=[2])
+    [wide] = compare(
+        *MODELS_AND_HEADS["right"], [("medusa", {"medusa_tokens": 63})], suppress_tokens=[2]
+    )
     assert wide.forward_passes < trace.forward_passes
     assert max(step.notes.get("depth", 0) for step in wide.steps) == 4
 
 
 def test_a_less_probable_sibling_can_be_accepted() -> None:
     ways = [("medusa", {"medusa_tokens": 30}), ("medusa", {"medusa_tokens": 30, "do_sample": True})]
-    for trace in compare(*FORGETFUL["noisy"], ways, seed=3, suppress_tokens=[2]):
+    for trace in compare(*MODELS_AND_HEADS["noisy"], ways, seed=3, suppress_tokens=[2]):
         first = {}
         for step in trace.steps:
             if step.notes["verdict"] in DRAFTED:
@@ -112,7 +114,7 @@ def test_a_less_probable_sibling_can_be_accepted() -> None:
 
 
 def test_max_new_tokens_is_exact() -> None:
-    model, heads = FORGETFUL["right"]
+    model, heads = MODELS_AND_HEADS["right"]
     [whole] = compare(model, heads, ["greedy"], suppress_tokens=[2])
     for length in range(1, 9):
         for size in SIZES[::2]:
@@ -126,7 +128,7 @@ def test_max_new_tokens_is_exact() -> None:
 def test_a_text_may_end_in_the_middle_of_a_tree() -> None:
     model = readable()
     text = Playground(model).compare(PROMPT, ["greedy"], max_new_tokens=20)[0]
-    ids, heads = text.sequences[0].token_ids, Prophet(model, text)
+    ids, heads = text.sequences[0].token_ids, OracleDrafter(model, text)
     for ending in ({"stop_strings": text.text[3:6]}, {"eos_token_id": ids[5]}):
         lab = Playground(model)
         lab._drafts._trees = heads
@@ -135,18 +137,18 @@ def test_a_text_may_end_in_the_middle_of_a_tree() -> None:
         assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
         last = trace.steps[trace.sequences[0].steps[-1]]
         assert (last.event, last.notes["verdict"]) == ("returned", "accepted")
-        behind = [step for step in trace.steps if step.parent == last.id]
+        after = [step for step in trace.steps if step.parent == last.id]
         # Drafts stop at end tokens, but not at stop strings: what follows one is ignored.
-        assert {step.notes["verdict"] for step in behind} == (
+        assert {step.notes["verdict"] for step in after} == (
             {"ignored"} if "stop_strings" in ending else set()
         )
 
 
-class Prophet(TreeDrafter):
+class OracleDrafter(TreeDrafter):
     """Drafts the text that a model will write, with a wrong token beside every right one."""
 
     def __init__(self, model: Model, trace: Trace) -> None:
-        super().__init__(clueless(model, depth=6))
+        super().__init__(random_heads(model, depth=6))
         self._ids = list(trace.sequences[0].token_ids)
 
     def tree(self, features: Any, token: int, ends: Any, size: TreeSize) -> DraftTree:
@@ -168,13 +170,13 @@ class Prophet(TreeDrafter):
 @pytest.mark.parametrize("top_k", [1, 0])
 def test_sampling_equals_greedy_only_with_top_k_1(top_k: int) -> None:
     ways = [("medusa", {**size, "do_sample": True, "top_k": top_k}) for size in SIZES]
-    greedy, *others = compare(*FORGETFUL["noisy"], ["greedy", *ways], seed=5)
+    greedy, *others = compare(*MODELS_AND_HEADS["noisy"], ["greedy", *ways], seed=5)
     for trace in others:
         assert (trace.text == greedy.text) is (top_k == 1)
 
 
 def test_the_embedded_model_gives_its_greedy_text_with_any_heads(embedded: Playground) -> None:
-    lab = Playground(embedded.model, heads=clueless(embedded.model, depth=4, kept=4000))
+    lab = Playground(embedded.model, heads=random_heads(embedded.model, depth=4, kept=4000))
     prompt = "Write: one, two, three, one, two, three, one"
     penalty = {"repetition_penalty": 1.2}
     ways = ["greedy", "medusa", ("greedy", penalty), ("medusa", {**penalty, "medusa_tokens": 20})]
@@ -191,7 +193,7 @@ def test_the_embedded_model_gives_its_greedy_text_with_any_heads(embedded: Playg
 def traces(request: pytest.FixtureRequest) -> list[Trace]:
     ways = [("medusa", {**size, "do_sample": request.param, "top_k": 0}) for size in SIZES]
     shared = {"max_new_tokens": 20, "seed": 2, "suppress_tokens": [2]}
-    hows = (FORGETFUL[how] for how in ("right", "noisy", "clueless"))
+    hows = (MODELS_AND_HEADS[how] for how in ("right", "noisy", "random"))
     return [trace for how in hows for trace in compare(*how, ways, **shared)]
 
 
@@ -223,9 +225,9 @@ def test_every_drafted_token_follows_its_parent(traces: list[Trace]) -> None:
                 assert step.notes["depth"] == depth + 1
                 assert (fate == "accepted") is (step.id in path)
                 assert (fate == "ignored") is (above not in path)
-                told = {"ignored": "drafted"}.get(fate, fate)
+                event = {"ignored": "drafted"}.get(fate, fate)
                 assert step.event == (
-                    "returned" if step.id == trace.sequences[0].steps[-1] else told
+                    "returned" if step.id == trace.sequences[0].steps[-1] else event
                 )
         assert Trace.from_json(trace.to_json()) == trace
 
@@ -233,22 +235,22 @@ def test_every_drafted_token_follows_its_parent(traces: list[Trace]) -> None:
 def test_a_round_is_one_pass_over_the_tree_and_the_token_before_it(traces: list[Trace]) -> None:
     for number, trace in enumerate(traces):
         size = trace.settings["medusa_tokens"] or 12
-        asked = [tick.nodes for tick in trace.ticks if tick.forward_passes]
-        first = not number % len(SIZES)  # the first run of a comparison reads the prompt
-        trees = [len(steps) for steps in rounds(trace)[1:]]  # drafted ones and the closing one
-        assert asked[first:] == trees and max(trees) <= size + 1
+        evaluated = [tick.nodes for tick in trace.ticks if tick.forward_passes]
+        first = not number % len(SIZES)  # the first run of a comparison evaluates the prompt
+        trees = [len(steps) for steps in rounds(trace)[1:]]  # drafted tokens and the final one
+        assert evaluated[first:] == trees and max(trees) <= size + 1
         assert trace.forward_passes == len(trees) + first and trace.draft_passes == 0
 
 
 def test_drafting_time_is_recorded_once_a_round(traces: list[Trace]) -> None:
     for trace in traces:
         for of_round in rounds(trace):
-            told = ["draft_ms" in step.notes for step in of_round]
-            assert told == [len(of_round) > 1] + [False] * (len(of_round) - 1)
+            timed = ["draft_ms" in step.notes for step in of_round]
+            assert timed == [len(of_round) > 1] + [False] * (len(of_round) - 1)
 
 
 def test_recorded_p_and_q_are_those_of_the_model_and_the_heads() -> None:
-    model, heads = FORGETFUL["noisy"]
+    model, heads = MODELS_AND_HEADS["noisy"]
     [trace] = compare(model, heads, [("medusa", {"medusa_tokens": 20})])
     ids = [token.id for token in trace.prompt_tokens]
     for step in trace.steps[:60]:
@@ -271,7 +273,7 @@ def test_recorded_p_and_q_are_those_of_the_model_and_the_heads() -> None:
 def test_deferred_writing_gives_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     def steps() -> list[tuple[Any, ...]]:
         way = ("medusa", {"medusa_tokens": 20, "do_sample": True})
-        [trace] = compare(*FORGETFUL["noisy"], [way], seed=4)
+        [trace] = compare(*MODELS_AND_HEADS["noisy"], [way], seed=4)
         return [
             (step.parent, step.token, step.event, step.raw, step.rank, step.notes["verdict"])
             for step in trace.steps
@@ -298,7 +300,7 @@ def grown(heads: Heads, size: TreeSize, ends: tuple[int, ...] = ()) -> DraftTree
 
 
 def test_a_tree_contains_the_most_probable_paths() -> None:
-    heads = clueless(tiny("llama"), depth=2, kept=12)
+    heads = random_heads(tiny("llama"), depth=2, kept=12)
     with torch.inference_mode():
         state = heads.state(0, torch.ones(1, 1, 32), torch.tensor([40]))
         first = heads.logits(state)[0].log_softmax(-1)
@@ -323,7 +325,7 @@ def test_a_tree_contains_the_most_probable_paths() -> None:
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 @pytest.mark.parametrize("depth", [1, 4])
 def test_parents_come_before_children_and_siblings_differ(size: int, depth: int) -> None:
-    tree = grown(clueless(tiny("llama"), depth=4), TreeSize(size, depth))
+    tree = grown(random_heads(tiny("llama"), depth=4), TreeSize(size, depth))
     assert len(tree.tokens) == (size if depth > 1 else min(size, 16))
     assert all(parent < place for place, parent in enumerate(tree.parents))
     pairs = list(zip(tree.parents, tree.tokens, strict=True))
@@ -331,7 +333,7 @@ def test_parents_come_before_children_and_siblings_differ(size: int, depth: int)
 
 
 def test_a_certain_token_comes_after_its_parent() -> None:
-    heads = knowing(forgetful(), depth=4)
+    heads = exact_heads(bigram_model(), depth=4)
     heads.noise = torch.zeros(len(heads.kept)).index_fill_(0, torch.tensor(50), 1e4)
     tree = grown(heads, TreeSize(12, 4))
     assert tree.tokens[:4] == [50] * 4 and tree.parents[:4] == [-1, 0, 1, 2]
@@ -339,7 +341,7 @@ def test_a_certain_token_comes_after_its_parent() -> None:
 
 
 def test_nothing_is_drafted_after_an_end_token() -> None:
-    heads = clueless(tiny("llama"), depth=3, kept=20)
+    heads = random_heads(tiny("llama"), depth=3, kept=20)
     whole = grown(heads, TreeSize(30, 3))
     ends = tuple({whole.tokens[parent] for parent in whole.parents if parent >= 0})
     tree = grown(heads, TreeSize(30, 3), ends[:1])
@@ -363,17 +365,17 @@ def test_pruning_on_a_cpu_gives_the_same_tree(
             state = heads.state
             monkeypatch.setattr(heads, "state", lambda *now: levels.append(now[0]) or state(*now))
 
-    trees = Counting(knowing(forgetful(), depth=5))
+    trees = Counting(exact_heads(bigram_model(), depth=5))
     given = (torch.ones(1, 32), 40, (2, 50), size)
     tree, needed = trees.tree(*given), len(levels)
-    # Below such a bar everything is gone on with, as on a GPU.
+    # With this threshold nothing is pruned, as on a GPU.
     monkeypatch.setattr("engine.drafting.draft_tree._threshold", lambda *_: -math.inf)
     assert trees.tree(*given) == tree
     assert len(levels) == needed + 5 and (needed < 5 or size.tokens == 40)
 
 
 def test_a_threshold_drops_improbable_paths() -> None:
-    heads = knowing(forgetful())
+    heads = exact_heads(bigram_model())
     whole, likely = grown(heads, TreeSize(40, 4)), grown(heads, TreeSize(40, 4, 0.05))
     reached: list[float] = []
     for parent, log_prob in zip(whole.parents, whole.log_probs, strict=True):
@@ -381,7 +383,7 @@ def test_a_threshold_drops_improbable_paths() -> None:
     kept = sum(math.exp(way) >= 0.05 for way in reached)
     assert 0 < kept < 40 and likely.tokens == whole.tokens[:kept]
     [none, some] = compare(
-        forgetful(), heads, [("medusa", {"medusa_threshold": at}) for at in (1.0, 0.3)]
+        bigram_model(), heads, [("medusa", {"medusa_threshold": at}) for at in (1.0, 0.3)]
     )
     assert set(fates(none)) == {"chosen"} and none.text == some.text
     for steps in rounds(some):
@@ -392,7 +394,7 @@ def test_a_threshold_drops_improbable_paths() -> None:
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """What stands in for kernels of our own, where the heads are taken to be on a GPU."""
+    """Stand-ins for the Triton kernels, for heads that claim to be on a GPU."""
     ours = SimpleNamespace(grown=draft_tree._grow)
     monkeypatch.setattr(draft_tree, "kernels", lambda name, there: ours if there else None)
     return ours
@@ -408,7 +410,7 @@ def test_only_plain_heads_on_a_gpu_use_triton_kernels(
     kernels: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels.grown = lambda *given: draft_tree._grow(*given)
-    known, others = clueless(tiny("llama")), knowing(forgetful())
+    known, others = random_heads(tiny("llama")), exact_heads(bigram_model())
     assert draft_tree._grow_with(known) is draft_tree._grow
     assert draft_tree._grow_with(on_a_gpu(known, monkeypatch)) is kernels.grown
     assert draft_tree._grow_with(on_a_gpu(others, monkeypatch)) is draft_tree._grow
@@ -428,7 +430,7 @@ def test_kernels_that_differ_from_torch_are_not_used_and_a_warning_says_why(
 
     kernels.grown = grown
     with caplog.at_level(logging.WARNING):
-        way = draft_tree._grow_with(on_a_gpu(clueless(tiny("llama")), monkeypatch))
+        way = draft_tree._grow_with(on_a_gpu(random_heads(tiny("llama")), monkeypatch))
     assert way is draft_tree._grow
     why = {"fails": "an old card", "is wrong": "a tree differs by 1 from torch"}[wrong]
     assert [record.message for record in caplog.records] == [
@@ -436,18 +438,18 @@ def test_kernels_that_differ_from_torch_are_not_used_and_a_warning_says_why(
     ]
 
 
-# Refusals
+# Invalid input
 
 
 def test_trained_heads_of_a_model_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = forgetful(0.1)
+    model = bigram_model(0.1)
     train(model, tmp_path, monkeypatch)
     greedy, trace = Playground(model).compare(PROMPT, ["greedy", "medusa"], max_new_tokens=12)
     assert trace.text == greedy.text
     drafted = {step.token.id for step in trace.steps if step.notes["verdict"] in DRAFTED}
-    assert drafted and min(drafted) >= SIZE - 150  # those are the only ones they score
+    assert drafted and min(drafted) >= SIZE - 150  # the only tokens that the heads score
 
 
 def test_a_model_without_heads_is_rejected_by_name() -> None:
@@ -461,7 +463,9 @@ def test_medusa_rejects_encoder_decoder_models() -> None:
 
 
 def test_more_tokens_than_the_limit_are_rejected() -> None:
-    lab = Playground(tiny("llama"), heads=clueless(tiny("llama")), limits=Limits(draft_tokens=20))
+    lab = Playground(
+        tiny("llama"), heads=random_heads(tiny("llama")), limits=Limits(draft_tokens=20)
+    )
     with pytest.raises(PlaygroundError, match="medusa_tokens is 21"):
         lab.compare(PROMPT, [("medusa", {"medusa_tokens": 21})])
     with pytest.raises(PlaygroundError, match="guidance_scale"):

@@ -119,7 +119,7 @@ class OnlyOdd(LogitsProcessor):
 
 
 class EndsOn(StoppingCriteria):
-    """Stops behind a token."""
+    """Stops after a token."""
 
     def __init__(self, token: int) -> None:
         self.token = token
@@ -146,7 +146,7 @@ def test_custom_processors_and_criteria_run_as_in_generate(strategy: str) -> Non
         ids[: ids.index(last) + 1] if last in ids else ids for ids in expected
     ]
     assert "EndsOn" in {sequence.stop.rule for sequence in trace.sequences}
-    # What the model gave survived the processor that wrote over it.
+    # The recorded logits are those from before the processor overwrote them.
     distribution = trace.steps[0].distribution
     assert any(c.token.id % 2 == 0 and c.raw > 0 and c.final == 0 for c in distribution.candidates)
     assert distribution.processors == ("only_odd",)

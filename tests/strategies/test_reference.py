@@ -13,7 +13,7 @@ CASES = json.loads(REFERENCE.read_text())
 
 
 def ended(ids: list[int], ends: list[int]) -> list[int]:
-    """Tokens up to the end; transformers 4 writes the first end token for whichever ended them."""
+    """Tokens up to the end; transformers 4 writes the first end token in place of any other."""
     at = next((at for at, id in enumerate(ids) if id in ends), None)
     return ids if at is None else [*ids[:at], ends[0]]
 
@@ -28,7 +28,7 @@ def test_tokens_and_scores_equal_those_of_transformers_4(case: dict[str, Any]) -
     ends = case["settings"].get("eos_token_id", [2])
     scores = case["scores"] or [sequence.score for sequence in trace.sequences]
     for sequence, ids, score in zip(trace.sequences, case["sequences"], scores, strict=True):
-        # Another version's sums: T5's logits are large, and so is what is lost of them.
+        # Another version sums in another order, and T5's logits are large.
         assert sequence.score == (score if score is None else pytest.approx(score, rel=1e-3))
-        if score is not None:  # texts that were ruled out are all equally bad
+        if score is not None:  # excluded texts have no score
             assert ended(list(sequence.token_ids), ends) == ended(ids, ends)

@@ -1,4 +1,4 @@
-"""Speculation writes what the model alone would write, and tells of every drafted token."""
+"""Speculative decoding gives the model's own text and records every drafted token."""
 
 import math
 from collections import Counter, defaultdict
@@ -16,8 +16,8 @@ from tests.tiny import generate, tiny
 PROMPT = "Hello there, hello"
 SURE = {"assistant_confidence_threshold": 0.0}
 DRAFTED, OWN = ("accepted", "rejected", "ignored"), ("chosen", "resampled", "bonus")
-BEHIND_AN_ENCODER = ["t5", "bart"]
-FURTHER = ["gpt2", "qwen3", "gemma2", "mistral-short-window", *BEHIND_AN_ENCODER]
+ENCODER_DECODERS = ["t5", "bart"]
+FURTHER = ["gpt2", "qwen3", "gemma2", "mistral-short-window", *ENCODER_DECODERS]
 SHARED: dict[str, dict[str, Any]] = {
     "nothing": {},
     "repetition": {"repetition_penalty": 1.4},
@@ -36,7 +36,7 @@ def drafters(kind: str, **settings: Any) -> list[tuple[str, dict[str, Any]]]:
     ways += [("speculative", {**SURE, **settings, "num_assistant_tokens": 5})]
     own = {name: settings[name] for name in ("do_sample", "top_k") if name in settings}
     ways += [("prompt_lookup", own), ("prompt_lookup", {**own, "max_matching_ngram_size": 1})]
-    if kind not in BEHIND_AN_ENCODER:
+    if kind not in ENCODER_DECODERS:
         ways += [("early_exit", settings), ("early_exit", {**SURE, **settings})]
         ways += [("universal_speculative", {**settings, "assistant_model": readable(True)})]
     return ways
@@ -68,7 +68,9 @@ def rounds(trace: Trace) -> dict[int, list[Step]]:
     [*product(["llama"], SHARED), *product(FURTHER, ["nothing", "n-grams", "no end"])],
 )
 def test_every_drafter_gives_the_greedy_text(kind: str, name: str) -> None:
-    length = 12 if kind in BEHIND_AN_ENCODER else 20  # their texts are read anew for every token
+    length = (
+        12 if kind in ENCODER_DECODERS else 20
+    )  # without a cache, each token needs a pass over the text
     greedy, *others = compare(
         kind, ["greedy", *drafters(kind)], **SHARED[name], max_new_tokens=length
     )
@@ -93,8 +95,8 @@ def test_max_new_tokens_is_exact() -> None:
 def test_a_text_may_end_in_the_middle_of_a_draft() -> None:
     lab = Playground(readable())
     [whole] = lab.compare(PROMPT, ["greedy"], max_new_tokens=20)
-    foreign = {**SURE, "assistant_model": readable(True), "num_assistant_tokens": 12}
-    ways = ["greedy", ("universal_speculative", foreign), ("speculative", SURE)]
+    other_vocabulary = {**SURE, "assistant_model": readable(True), "num_assistant_tokens": 12}
+    ways = ["greedy", ("universal_speculative", other_vocabulary), ("speculative", SURE)]
     for ending in (
         {"stop_strings": whole.text[5:8]},
         {"eos_token_id": whole.sequences[0].token_ids[7]},
@@ -103,7 +105,7 @@ def test_a_text_may_end_in_the_middle_of_a_draft() -> None:
         assert len(greedy.sequences[0].token_ids) <= 8
         for trace in others:
             assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
-        # This draft knew nothing of the ending: what it wrote behind it, nobody judged.
+        # This draft model does not know the end: tokens that it drafts after it are ignored.
         assert fates(others[0])["ignored"] > 0 and fates(others[0])["rejected"] == 0
         assert trace.steps[trace.sequences[0].steps[-1]].event == "returned"
 
@@ -146,16 +148,18 @@ def test_outcomes_of_drafted_tokens_add_up(traces: list[Trace]) -> None:
     for trace in traces:
         assert set(fates(trace)) <= {*DRAFTED, *OWN}
         for number, steps in rounds(trace).items():
-            told = [step.notes["verdict"] for step in steps]
-            drafted = [fate for fate in told if fate in DRAFTED]
-            own = told[len(drafted) :]
-            kept = told.count("accepted")
-            # Kept ones, then at most one rejected one, then what nobody judged.
-            lost = ["rejected"] * told.count("rejected")
-            assert drafted == ["accepted"] * kept + lost + ["ignored"] * told.count("ignored")
-            assert len(lost) <= 1
+            verdicts = [step.notes["verdict"] for step in steps]
+            drafted = [fate for fate in verdicts if fate in DRAFTED]
+            own = verdicts[len(drafted) :]
+            kept = verdicts.count("accepted")
+            # Accepted tokens, then at most one rejected token, then ignored ones.
+            rejected = ["rejected"] * verdicts.count("rejected")
+            assert drafted == ["accepted"] * kept + rejected + ["ignored"] * verdicts.count(
+                "ignored"
+            )
+            assert len(rejected) <= 1
             ended = trace.stop.rule == "end_token" and number == max(rounds(trace))
-            follows = ("resampled" if lost else "bonus") if drafted else "chosen"
+            follows = ("resampled" if rejected else "bonus") if drafted else "chosen"
             assert own == [follows] or (ended and own == [])
         written = sum(fates(trace)[fate] for fate in ("accepted", *OWN))
         assert written == len(trace.sequences[0].token_ids)
@@ -170,8 +174,8 @@ def test_every_drafted_token_is_a_step_on_its_own_branch(traces: list[Trace]) ->
             fate = step.notes["verdict"]
             assert (step.id in path) is (fate in ("accepted", *OWN))
             assert step.event in EVENTS
-            told = {"ignored": "drafted"}.get(fate, fate)
-            assert step.event == ("returned" if step.id == path[-1] else told)
+            event = {"ignored": "drafted"}.get(fate, fate)
+            assert step.event == ("returned" if step.id == path[-1] else event)
             above = step.parent is not None and trace.steps[step.parent].notes["verdict"]
             assert above not in ("rejected", "ignored") or fate == "ignored"
         assert Trace.from_json(trace.to_json()) == trace
@@ -182,11 +186,11 @@ def test_the_model_makes_one_pass_a_round_and_the_draft_model_one_a_token(
 ) -> None:
     for number, trace in enumerate(traces):
         drafted = sum(fates(trace)[fate] for fate in DRAFTED)
-        # The first run reads the prompt, and the model's answer to it is there in the first round.
+        # The first run evaluates the prompt, which gives the first round its token.
         known = rounds(trace)[1][0].event == "chosen"
         assert trace.forward_passes == len(rounds(trace)) + (number == 0) - known
         if trace.strategy in ("speculative", "early_exit"):
-            # Likewise the draft's answer to the prompt is its first token.
+            # Likewise the draft model's first token comes from its pass over the prompt.
             assert drafted - trace.draft_passes in (0, 1)
         assert (trace.draft_passes > 0) is (trace.strategy != "prompt_lookup")
 
@@ -212,8 +216,8 @@ def test_recorded_p_q_and_draws_explain_every_decision(traces: list[Trace]) -> N
             continue
         assert (notes["p"], notes["q"]) == pytest.approx((float(p[token]), float(q[token])), 1e-3)
         if fate != "ignored":
-            odds = notes["draw"] < notes["p"] / notes["q"] if sampled else step.rank == 1
-            assert (fate == "accepted") is odds
+            passes = notes["draw"] < notes["p"] / notes["q"] if sampled else step.rank == 1
+            assert (fate == "accepted") is passes
 
 
 @pytest.mark.parametrize("schedule", ["constant", "heuristic_transient"])
@@ -223,14 +227,14 @@ def test_seeded_samples_equal_those_of_assisted_generation(
     kind: str, how: str, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"num_assistant_tokens": 5, "num_assistant_tokens_schedule": schedule}
-    helper = draft(kind, how)
-    for name, value in settings.items():  # transformers asks the draft model how to draft
-        monkeypatch.setattr(helper.module.generation_config, name, value)
-    # Without its padding token, which transformers' draft would not look at.
+    draft_model = draft(kind, how)
+    for name, value in settings.items():  # transformers reads them from the draft model
+        monkeypatch.setattr(draft_model.module.generation_config, name, value)
+    # Without the padding token, which transformers' draft model would mask.
     shared = {"suppress_tokens": [0], "do_sample": True, "top_k": 0}
-    ways = [("speculative", {**settings, **shared, "assistant_model": helper})]
+    ways = [("speculative", {**settings, **shared, "assistant_model": draft_model})]
     [trace] = compare(kind, ways, seed=6)
-    arguments = {**shared, "assistant_model": helper.module, "max_new_tokens": 20}
+    arguments = {**shared, "assistant_model": draft_model.module, "max_new_tokens": 20}
     expected, _ = generate(tiny(kind), PROMPT, arguments, 6)
     assert [list(trace.sequences[0].token_ids)] == expected
 
@@ -241,7 +245,7 @@ def test_seeded_samples_equal_those_of_prompt_lookup_in_transformers(kind: str) 
     shared = {**settings, "prompt_lookup_num_tokens": 5, "max_new_tokens": 30}
     [trace] = compare(kind, [("prompt_lookup", shared)], seed=4)
     expected, _ = generate(tiny(kind), PROMPT, {**shared, "max_matching_ngram_size": 2}, 4)
-    # Near the end transformers also draws for copies that there is no room for.
+    # Near the end transformers also samples for copied tokens past the length limit.
     assert list(trace.sequences[0].token_ids[:25]) == expected[0][:25]
 
 

@@ -1,4 +1,4 @@
-"""The draft that was trained for a model: who gets it, and that its rounds are counted right."""
+"""Trained draft models and exits: when they are the default, and the counts of their rounds."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -42,7 +42,7 @@ def fates(trace: Trace) -> Counter[str]:
     return Counter(step.notes["verdict"] for step in trace.steps)
 
 
-# Who drafts
+# Defaults
 
 
 def test_the_trained_draft_model_is_the_default(lab: Playground) -> None:
@@ -72,8 +72,8 @@ def test_the_trained_exit_is_the_default(lab: Playground) -> None:
         min(step.token.id for step in trace.steps if "q" in step.notes)
         for trace in (one, untrained)
     )
-    assert own < SIZE - KEPT <= least, "an exit scores the tokens alone that were kept"
-    assert two.settings["assistant_early_exit"] == 2, "for which nothing was trained"
+    assert own < SIZE - KEPT <= least, "an exit scores the kept tokens only"
+    assert two.settings["assistant_early_exit"] == 2, "no exit was trained for this layer"
 
 
 def test_each_exit_has_graphs_of_its_own(lab: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_processors_may_cut_all_tokens_that_a_draft_model_scores(
     assert do_sample or trace.text == greedy.text
 
 
-# What comes with the repository
+# The drafts in the repository
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -128,7 +128,7 @@ def test_the_embedded_models_draft_gives_the_greedy_text(embedded: Playground, c
     greedy, trace = embedded.compare(prompt, ["greedy", "speculative"], max_new_tokens=16)
     assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
     assert trace.settings["assistant_model"] == "smollm2-draft"
-    counted(trace, recounted(trace))
+    assert_counts(trace, recounted(trace))
 
 
 def test_the_embedded_models_exits_give_the_greedy_text_in_fewer_passes(
@@ -141,8 +141,8 @@ def test_the_embedded_models_exits_give_the_greedy_text_in_fewer_passes(
     assert trained.exit_layers(embedded.model) == [2, 4, 8]
     for trace in (*exits, own):
         assert (trace.text, trace.stop) == (greedy.text, greedy.stop)
-        counted(trace, recounted(trace))
-    # About half of what such exits draft is kept, and of what the model's own norm drafts nothing.
+        assert_counts(trace, recounted(trace))
+    # About half of a trained exit's drafts are accepted, with the model's own norm none.
     most = 2 * fates(own)["accepted"] + 4
     assert all(fates(trace)["accepted"] > most for trace in exits)
 
@@ -156,34 +156,36 @@ def test_the_embedded_models_draft_drafts_for_others_too() -> None:
     assert trace.draft_passes > 0 and trace.text == greedy.text
 
 
-# Counting again
+# Independent counts
 
 
 def recounted(trace: Trace) -> dict[int, tuple[int, int]]:
-    """Drafted and kept tokens of each round, from the tree and the text that was returned alone."""
+    """Drafted and accepted tokens of each round, from the tree and the returned text only."""
     path = set(trace.sequences[0].steps)
     rounds: dict[int, list[bool]] = defaultdict(list)
     for step in trace.steps:
-        if "p" in step.notes:  # a draft was held against the model there
+        if "p" in step.notes:  # a verified draft
             rounds[step.notes["round"]].append(step.id in path)
     return {number: (len(kept), sum(kept)) for number, kept in rounds.items()}
 
 
-def counted(trace: Trace, again: dict[int, tuple[int, int]]) -> None:
-    """What the trace says of its rounds is what was found by counting again."""
-    told, drafted, kept = fates(trace), *map(sum, zip(*again.values(), strict=True))
-    assert told["accepted"] == kept
-    assert told["accepted"] + told["rejected"] + told["ignored"] == drafted
-    closing = told["bonus"] + told["resampled"] + told["chosen"]
+def assert_counts(trace: Trace, again: dict[int, tuple[int, int]]) -> None:
+    """Assert that the trace's verdicts agree with a recount."""
+    verdicts, drafted, kept = fates(trace), *map(sum, zip(*again.values(), strict=True))
+    assert verdicts["accepted"] == kept
+    assert verdicts["accepted"] + verdicts["rejected"] + verdicts["ignored"] == drafted
+    closing = verdicts["bonus"] + verdicts["resampled"] + verdicts["chosen"]
     assert kept + closing == len(trace.sequences[0].token_ids)
-    # One pass of the model judges a round: what it read were the drafts, and after the first round
-    # the token that closed the one before.
+    # One pass of the model verifies a round: it evaluates the drafts and, after the first round,
+    # the final token of the round before.
     read = sum(tick.nodes for tick in trace.ticks[1:] if tick.forward_passes)
     assert read == drafted + max(step.notes["round"] for step in trace.steps) - 1
 
 
-def by_hand(target: Model, draft: Model, ids: list[int], length: int) -> dict[int, tuple[int, int]]:
-    """The same by whole forwards of both models, without the engine: drafted and kept, by round."""
+def counted_without_engine(
+    target: Model, draft: Model, ids: list[int], length: int
+) -> dict[int, tuple[int, int]]:
+    """The same without the engine, by whole forward passes of both models."""
 
     @torch.no_grad()
     def best(model: Model, text: list[int]) -> int:
@@ -215,7 +217,7 @@ def test_acceptance_equals_that_of_separate_runs_of_both_models(
     if strategy == "early_exit":
         early = first_layers(lab.model.module, 1, trained.exits(lab.model)[1])
         draft = replace(lab.model, module=early)
-    expected = by_hand(lab.model, draft, ids, 40)
+    expected = counted_without_engine(lab.model, draft, ids, 40)
     assert recounted(trace) == expected
-    counted(trace, expected)
+    assert_counts(trace, expected)
     assert sum(kept for _, kept in expected.values()) > 0

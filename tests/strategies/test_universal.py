@@ -1,4 +1,4 @@
-"""Drafts of another vocabulary: spelled anew, they continue the text and never change it."""
+"""Drafts of another vocabulary: translated, they continue the text and never change it."""
 
 from collections import Counter
 from functools import cache
@@ -17,7 +17,7 @@ from tests.draft_models import readable
 from tests.tiny import tiny
 
 BROKEN = "\N{REPLACEMENT CHARACTER}"
-# Letters of many scripts, what takes several tokens, and the spaces that get lost.
+# Several scripts, characters of several tokens, and spaces that tokenizers strip.
 WORDS = [
     "  ",
     "\n\n",
@@ -41,11 +41,11 @@ def tokenizer(name: str) -> Any:
 
 
 @cache
-def respelling(target: str, draft: str) -> CrossTokenizer:
+def translator(target: str, draft: str) -> CrossTokenizer:
     return CrossTokenizer(tokenizer(target), tokenizer(draft))
 
 
-def said(tokenizer: Any, ids: list[int]) -> str:
+def decoded(tokenizer: Any, ids: list[int]) -> str:
     return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
@@ -57,13 +57,13 @@ def test_translated_drafts_have_exactly_the_drafted_text(
 ) -> None:
     target, draft = map(tokenizer, names)
     text = target(start).input_ids
-    read = respelling(*names).to_draft(text)
+    read = translator(*names).to_draft(text)
     new = draft(more, add_special_tokens=False).input_ids
     new = new[: len(new) - cut]  # also in the middle of a character
-    tokens = respelling(*names).to_target(text, read, new)
-    added = said(draft, [*read, *new])[len(said(draft, read)) :]
-    before = said(target, text)
-    assert said(target, [*text, *tokens]) in (before, before + added.rstrip(BROKEN))
+    tokens = translator(*names).to_target(text, read, new)
+    added = decoded(draft, [*read, *new])[len(decoded(draft, read)) :]
+    before = decoded(target, text)
+    assert decoded(target, [*text, *tokens]) in (before, before + added.rstrip(BROKEN))
 
 
 @settings(deadline=None, max_examples=150)
@@ -76,19 +76,19 @@ def test_a_draft_that_continues_the_text_is_translated_completely(start: str, mo
         draft(start + more).input_ids,
     )
     spellable = all(
-        said(own, own(start + more).input_ids) == start + more for own in (target, draft)
+        decoded(own, own(start + more).input_ids) == start + more for own in (target, draft)
     )
     if not spellable or whole[: len(read)] != read or BROKEN in start + more:
-        return  # one of them cannot write this
-    tokens = respelling("smollm2", "stories15m").to_target(text, read, whole[len(read) :])
-    assert said(target, [*text, *tokens]) == start + more
+        return  # one vocabulary cannot represent this text
+    tokens = translator("smollm2", "stories15m").to_target(text, read, whole[len(read) :])
+    assert decoded(target, [*text, *tokens]) == start + more
 
 
 @pytest.mark.parametrize(
     ("start", "more"),
     [
         ("Once upon a time there was a little girl", " named Lily. She loved to play"),
-        ("ha ha ha ha ha ha ha ha ha ha ha ha ha ha", " ha ha ha"),  # where are we?
+        ("ha ha ha ha ha ha ha ha ha ha ha ha ha ha", " ha ha ha"),  # the position is ambiguous
         ("a  double  space", "  here  too"),
         ("line\nline\n", "\nmore\n"),
         ("emoji 🙂🙂", "🙂 ok 😀"),
@@ -99,7 +99,7 @@ def test_a_draft_that_continues_the_text_is_translated_completely(start: str, mo
 def test_a_draft_is_tokenized_as_the_target_tokenizes_it(start: str, more: str) -> None:
     target, draft = tokenizer("smollm2"), tokenizer("stories15m")
     text, spelled = target(start).input_ids, target(start + more).input_ids
-    both = respelling("smollm2", "stories15m")
+    both = translator("smollm2", "stories15m")
     read = both.to_draft(text)
     new = draft(start + more).input_ids[len(read) :]
     assert both.to_target(text, read, new) == spelled[len(text) :]
@@ -110,8 +110,8 @@ def test_existing_tokens_are_never_merged_with_drafted_ones() -> None:
     text = target("The cat").input_ids
     assert len(target("The cats").input_ids) == len(text)  # together they would be one token
     new = draft.convert_tokens_to_ids(["s", "▁are"])
-    tokens = respelling("smollm2", "stories15m").to_target(text, draft("The cat").input_ids, new)
-    assert said(target, [*text, *tokens]) == "The cats are"
+    tokens = translator("smollm2", "stories15m").to_target(text, draft("The cat").input_ids, new)
+    assert decoded(target, [*text, *tokens]) == "The cats are"
 
 
 @pytest.mark.parametrize("id", ["universal_speculative", "speculative"])
@@ -125,8 +125,8 @@ def test_a_model_accepts_all_of_its_own_drafts_in_another_vocabulary(id: str) ->
     assert trace.text == five.text == greedy.text
     fates = Counter(step.notes["verdict"] for step in five.steps)
     assert fates == {"accepted": 25, "bonus": 5}
-    assert five.draft_passes == 24  # behind the prompt, which the run before had read to it
-    assert all("q" not in step.notes for step in five.steps)  # there is none for these tokens
+    assert five.draft_passes == 24  # after the prompt, which the previous run has evaluated
+    assert all("q" not in step.notes for step in five.steps)  # translated tokens have no q
 
 
 def test_drafts_of_another_vocabulary_are_accepted_where_they_equal_the_models_samples() -> None:

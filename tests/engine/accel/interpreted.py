@@ -21,12 +21,13 @@ from engine.drafting.heads import Heads
 from engine.drafting.tree_size import TreeSize
 from engine.trie.backend import NodeOutput
 
-# Triton prepares its language anew for all that a kernel calls, which is half of the time.
+# The interpreter patches Triton's language again for each function that a kernel calls, which takes
+# half of the time: patch it once.
 for prepared in (triton_layer._gate, tl.zeros):
     interpreter._patch_lang(prepared.fn)
 interpreter._patch_lang = lambda fn: SimpleNamespace(restore=lambda: None)
 
-WAYS = (triton_layer, torch_layer)
+BACKENDS = (triton_layer, torch_layer)
 
 torch.manual_seed(0)
 
@@ -35,21 +36,21 @@ for rows, visible in ((5, 70), (16, 130), (1, 512), (3, 1100)):
     mask = torch.rand(rows, visible) < 0.3
     mask[:, 3] = True
     rotary = torch.rand(2, 1, rows, 64)
-    masks = [way.prepare(rotary, mask, 3).mask for way in WAYS]
-    given = zip(WAYS, masks, strict=True)
+    masks = [way.prepare(rotary, mask, 3).mask for way in BACKENDS]
+    given = zip(BACKENDS, masks, strict=True)
     found = [way.attend(query, keys, values, own, 0.125) for way, own in given]
     assert_close(*found, rtol=1e-4, atol=1e-5)
 
 norms = Norm(torch.rand(576), 1e-5), Norm(torch.rand(64), 1e-5), Norm(torch.rand(64), 1e-5)
 hidden, added = torch.randn(2, 4, 576)
-assert_close(*(way.normalize(hidden, norms[0]) for way in WAYS))
-assert_close(*(way.add_and_normalize(hidden, added, norms[0]) for way in WAYS))
+assert_close(*(way.normalize(hidden, norms[0]) for way in BACKENDS))
+assert_close(*(way.add_and_normalize(hidden, added, norms[0]) for way in BACKENDS))
 
 joined, half = torch.randn(4, 15 * 64), torch.rand(2, 1, 4, 32)
 rotary, mask = torch.cat([half, half], -1), torch.ones(4, 10, dtype=torch.bool)
 for own in (None, norms[1:]):
     found = []
-    for way in WAYS:
+    for way in BACKENDS:
         keys, values = torch.zeros(2, 3, 10, 64)
         slots, shared = torch.tensor([7, 2, 9, 0]), way.prepare(rotary, mask, 3)
         found.append(
@@ -58,11 +59,11 @@ for own in (None, norms[1:]):
     assert_close(*found)
 
 joined = torch.randn(3, 2 * 1536)
-assert_close(*(way.gate(joined) for way in WAYS))
+assert_close(*(way.gate(joined) for way in BACKENDS))
 
 for size, width in ((49_152, None), (5000, None), (300, 350), (5000, 4900)):
     logits = torch.randn(3, size) * 4
-    logits[1] *= 8  # a sure model
+    logits[1] *= 8  # a confident model
     logits[2] = logits[2].round()  # ties
     if size == 5000:
         logits[0, ::2] = -torch.inf
@@ -112,13 +113,13 @@ assert same_trees(certain, TreeSize(12, 4), states, nothing) == 4
 TRITON = pipeline._Steps(
     lambda *inputs: pipeline.Walk(*triton_medusa.walk(*inputs)), triton_medusa.lay_out
 )
-BETWEEN = (TRITON, pipeline.IN_TORCH)
+IMPLEMENTATIONS = (TRITON, pipeline.IN_TORCH)
 FIRST = 41  # the depth of a table's first row
-NONE = -1  # what a model takes that is in no tree
+NONE = -1  # a token that is in no tree
 
 
 def table_of(tokens: int, left: int) -> torch.Tensor:
-    """The table of a random tree of which so many tokens are left, for a shape it fits in."""
+    """The table of a random tree, pruned to ``left`` tokens and padded to a bucket."""
     drafting, states, size = heads(24, 131, 2), torch.randn(1, 2, 24), TreeSize(tokens, 4)
     with torch.inference_mode():
         columns = draft_tree._grow(drafting, size, states, torch.tensor([7]), nothing)
@@ -127,14 +128,14 @@ def table_of(tokens: int, left: int) -> torch.Tensor:
         size = size._replace(min_probability=float(columns[3, left - 1 : left + 1].mean().exp()))
     slots = 1 + torch.randperm(200)[: bucket(1 + tokens)]
     given = columns, torch.tensor([7, FIRST - 1, 9]), slots
-    ours, theirs = (way.lay_out(size, *given) for way in BETWEEN)
+    ours, theirs = (way.lay_out(size, *given) for way in IMPLEMENTATIONS)
     assert_close(ours, theirs, rtol=0, atol=0)
     assert ours[2].count_nonzero() == 1 + left
     return ours
 
 
-def taken(table: torch.Tensor, rows: int, sure: float) -> torch.Tensor:
-    """What a model takes at each row: as often as it is sure, the first token that follows."""
+def model_tokens(table: torch.Tensor, rows: int, sure: float) -> torch.Tensor:
+    """The model's token after each row: with probability ``sure`` the row's first child."""
     own = torch.full((rows,), NONE)
     for row in range(rows - 1, 0, -1):
         above = table[4 + row, :row].nonzero()
@@ -144,11 +145,11 @@ def taken(table: torch.Tensor, rows: int, sure: float) -> torch.Tensor:
 
 
 def end_of(table: torch.Tensor, rows: int, sure: float) -> tuple[int, int]:
-    """Where a model's walk down a tree ends: what it takes there, and at which depth."""
-    top = torch.stack([taken(table, rows, sure), torch.randint(300, (rows,))], 1)
+    """Where the model's walk down the tree ends: its token there, and the depth."""
+    top = torch.stack([model_tokens(table, rows, sure), torch.randint(300, (rows,))], 1)
     log_probs, hidden = torch.randn(rows, 300).log_softmax(-1), torch.randn(rows + 2, 5, 24)
-    said = [1, 3, -1], top, log_probs, hidden.bfloat16(), table
-    ours, theirs = (way.walk(*said) for way in BETWEEN)
+    inputs_of_walk = [1, 3, -1], top, log_probs, hidden.bfloat16(), table
+    ours, theirs = (way.walk(*inputs_of_walk) for way in IMPLEMENTATIONS)
     assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
     own, depth, slot = ours.start.tolist()
     assert [own, depth, slot] == theirs.start.tolist() == ours.packed[2 * rows :].tolist()
@@ -162,5 +163,5 @@ for tokens, left in ((1, 1), (5, 3), (15, 15), (31, 20), (31, 31), (47, 47), (47
     assert own == NONE and depth > FIRST
     for sure in (0.3, 0.6, 0.9):
         end_of(table, rows, sure)
-    end_of(table[: 4 + rows, :rows], rows, sure=0.8)  # as the host makes one
+    end_of(table[: 4 + rows, :rows], rows, sure=0.8)  # without padding, as the host builds it
 pipeline._try(TRITON, torch.device("cpu"))

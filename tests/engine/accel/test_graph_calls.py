@@ -21,14 +21,14 @@ from tests.tiny import tiny
 
 
 def test_a_cpu_computes_at_once() -> None:
-    asked = []
+    counts = []
 
     def work(scores: torch.Tensor, count: int) -> torch.Tensor:
-        asked.append(count)
+        counts.append(count)
         return scores.topk(count).values
 
-    answer = GraphCalls()(work, torch.tensor([3.0, 1.0, 2.0]), count=2)
-    assert answer.result().tolist() == [3, 2] and asked == [2] and not answer.pending
+    future = GraphCalls()(work, torch.tensor([3.0, 1.0, 2.0]), count=2)
+    assert future.result().tolist() == [3, 2] and counts == [2] and not future.pending
 
 
 def test_all_runs_start_their_work_before_the_first_one_waits(
@@ -36,19 +36,19 @@ def test_all_runs_start_their_work_before_the_first_one_waits(
 ) -> None:
     lab, runs = Playground(tiny("llama")), ["greedy", "sample", "beam_search", "contrastive_search"]
     expected = lab.compare("a few words", runs, max_new_tokens=6)
-    told: list[str] = []
+    events: list[str] = []
 
     class Slow(HostFuture):
-        """A question to a device that takes its time."""
+        """A copy from the device that is still pending when it is returned."""
 
         pending = True
 
-        def __init__(self, asked: torch.Tensor) -> None:
-            super().__init__(asked)
-            told.append("asked")
+        def __init__(self, tensor: torch.Tensor) -> None:
+            super().__init__(tensor)
+            events.append("started")
 
         def result(self) -> torch.Tensor:
-            told.append("waited")
+            events.append("waited")
             return super().result()
 
     class SlowSampled(Slow):
@@ -61,7 +61,7 @@ def test_all_runs_start_their_work_before_the_first_one_waits(
     monkeypatch.setattr(processors, "Sampled", SlowSampled)
     traces = lab.compare("a few words", runs, max_new_tokens=6)
     assert [trace.steps for trace in traces] == [trace.steps for trace in expected]
-    assert told[:8] == ["asked"] * 4 + ["waited"] * 4
+    assert events[:8] == ["started"] * 4 + ["waited"] * 4
 
 
 def test_the_best_tokens_of_a_pass_are_copied_once_for_all_runs(
@@ -74,21 +74,20 @@ def test_the_best_tokens_of_a_pass_are_copied_once_for_all_runs(
         assert [trace.error for trace in traces] == [None] * 3
         return [trace.sequences[0].token_ids for trace in traces]
 
-    asked: list[str] = []
+    copies: list[str] = []
     for shared in ({}, {"repetition_penalty": 1.3}):
         expected = texts(shared)
         with monkeypatch.context() as patch:
             as_on_a_gpu(patch)
             for name, module in (("tick", backend), ("run", graph_calls)):
-                told = partial(_told, asked, name)
-                patch.setattr(module, "HostFuture", told)
+                patch.setattr(module, "HostFuture", partial(_counted_copy, copies, name))
             assert texts(shared) == expected
-        assert asked.count("tick") == (0 if shared else 9)
-        asked.clear()
+        assert copies.count("tick") == (0 if shared else 9)
+        copies.clear()
 
 
-def _told(asked: list[str], name: str, *given: Any) -> HostFuture:
-    asked.append(name)
+def _counted_copy(copies: list[str], name: str, *given: Any) -> HostFuture:
+    copies.append(name)
     return HostFuture(*given)
 
 
@@ -102,12 +101,12 @@ def test_top_k_by_blocks_equals_top_k() -> None:
 def test_early_exits_run_as_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     choices = [("early_exit", {"assistant_early_exit": 1}), ("early_exit", {}), "greedy"]
 
-    def told() -> list[list[Any]]:
+    def recorded_steps() -> list[list[Any]]:
         traces = Playground(tiny("llama")).compare("a few words", choices, max_new_tokens=12)
         assert [trace.error for trace in traces] == [None] * len(choices)
         return [[(step.parent, step.token, step.event) for step in trace.steps] for trace in traces]
 
-    expected, shapes = told(), set[Any]()
+    expected, shapes = recorded_steps(), set[Any]()
     with monkeypatch.context() as patch:
         as_on_a_gpu(patch)
         play = Graphs.play
@@ -117,6 +116,6 @@ def test_early_exits_run_as_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
             return play(self, work, shape, *inputs)
 
         patch.setattr(Graphs, "play", watched)
-        assert told() == expected
+        assert recorded_steps() == expected
     early = {shape[2] for shape in shapes if len(shape) == 3} - {None}
     assert {view.base_model.config.num_hidden_layers for view in early} == {1}

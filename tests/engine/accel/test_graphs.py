@@ -38,8 +38,10 @@ def test_padding_changes_no_logits_and_masks_are_the_ancestors(at_once: int, tre
     pool, plain = graph_pool("llama"), Plain(tiny("llama").module)
     nodes = [cell for cell in grown(pool.top(None), tree) if cell.depth >= 0]
     for start in range(0, len(nodes), at_once):
-        asked = list(dict.fromkeys(nodes[start : start + at_once]))
-        torch.testing.assert_close(logits(pool, asked), logits(plain, asked), rtol=1e-4, atol=1e-3)
+        requested = list(dict.fromkeys(nodes[start : start + at_once]))
+        torch.testing.assert_close(
+            logits(pool, requested), logits(plain, requested), rtol=1e-4, atol=1e-3
+        )
     for cell in nodes:
         assert pool.attends_to(cell) == {ancestor.slot for ancestor in cell.ancestry()}
     assert not pool._ancestors[PADDING].any()
@@ -92,11 +94,11 @@ def test_outputs_stay_valid_after_later_passes() -> None:
 def test_an_unused_pool_is_freed_without_the_garbage_collector() -> None:
     pool = graph_pool("llama")
     pool.evaluate([pool.top(None).descend([3, 4])])
-    gone = weakref.ref(pool)
+    pool_ref = weakref.ref(pool)
     gc.disable()
     try:
         del pool
-        assert gone() is None
+        assert pool_ref() is None
     finally:
         gc.enable()
 
@@ -116,15 +118,15 @@ def test_without_a_gpu_work_runs_every_time() -> None:
 def test_nothing_is_recorded_while_another_thread_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    graphs, asked = Graphs(torch.device("cpu")), []
+    graphs, recorded = Graphs(torch.device("cpu")), []
     monkeypatch.setattr(graphs, "_tries", 1)
-    monkeypatch.setattr(graphs, "_record", lambda work, shape, inputs: asked.append(shape))
+    monkeypatch.setattr(graphs, "_record", lambda work, shape, inputs: recorded.append(shape))
     with RECORDING:
         for _ in range(3):
             assert graphs.play(torch.neg, "shape", torch.ones(1)).item() == -1
-    assert not asked
+    assert not recorded
     assert graphs.play(torch.neg, "shape", torch.ones(1)).item() == -1
-    assert asked == ["shape"] and not RECORDING.locked()
+    assert recorded == ["shape"] and not RECORDING.locked()
 
 
 def test_bucket_rounds_up_to_a_power_of_two() -> None:
@@ -166,17 +168,17 @@ def test_statistics_computed_at_once_equal_those_computed_row_by_row(stages: int
     for row, theirs in one_by_one.rows.items():
         ours = at_once.rows[row]
         assert ours.per_token == theirs.per_token == 1 + stages
-        probs = of_each(ours, ours.probs)
-        for token, numbers in of_each(theirs, theirs.probs).items():
+        probs = numbers_by_token(ours, ours.probs)
+        for token, numbers in numbers_by_token(theirs, theirs.probs).items():
             assert probs[token] == pytest.approx(numbers, rel=1e-4)
-        log_probs = of_each(ours, ours.log_probs)
-        for token, numbers in of_each(theirs, theirs.log_probs).items():
+        log_probs = numbers_by_token(ours, ours.log_probs)
+        for token, numbers in numbers_by_token(theirs, theirs.log_probs).items():
             assert log_probs[token] == pytest.approx(numbers, abs=1e-5)
 
 
-def of_each(told: RowProbabilities, numbers: list[float]) -> dict[int, tuple[float, ...]]:
-    """The numbers of each token, as far as there are any."""
-    return dict(zip(told.tokens, zip(*[iter(numbers)] * told.per_token, strict=True), strict=False))
+def numbers_by_token(row: RowProbabilities, numbers: list[float]) -> dict[int, tuple[float, ...]]:
+    """The numbers of each token; tokens without numbers are left out."""
+    return dict(zip(row.tokens, zip(*[iter(numbers)] * row.per_token, strict=True), strict=False))
 
 
 def test_slots_of_cells_that_are_never_created_are_released() -> None:

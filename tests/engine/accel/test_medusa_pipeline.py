@@ -20,16 +20,16 @@ from engine.models.model import Model
 from engine.run_control import RunControl
 from engine.trace import Trace
 from playground import Limits, Playground
-from tests.heads import clueless, forgetful, knowing
+from tests.heads import bigram_model, exact_heads, random_heads
 from tests.recordings import as_on_a_gpu
 
 PROMPT, LENGTH = "Hello there, hello", 40
-LAST = 5  # rounds at the end that may draft more than there is room for
+LAST = 5  # final rounds, which may draft past the length limit
 HEADS: dict[str, tuple[Model, Heads]] = {
-    "right": (forgetful(), knowing(forgetful())),
-    "noisy": (forgetful(), knowing(forgetful(), noise=1.5)),
-    "nearly right": (forgetful(0.05), knowing(forgetful(0.05))),
-    "clueless": (forgetful(), clueless(forgetful(), depth=4, kept=100)),
+    "right": (bigram_model(), exact_heads(bigram_model())),
+    "noisy": (bigram_model(), exact_heads(bigram_model(), noise=1.5)),
+    "nearly right": (bigram_model(0.05), exact_heads(bigram_model(0.05))),
+    "random": (bigram_model(), random_heads(bigram_model(), depth=4, kept=100)),
 }
 STEPS = pipeline.IN_TORCH._asdict()
 SIZES: list[dict[str, Any]] = [
@@ -42,22 +42,22 @@ SIZES: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def gone(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Everything as on a GPU; of each draft, whether it was there already."""
+def drafts_ready(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Run as on a GPU; collects for each draft whether the pipeline had it ready."""
     as_on_a_gpu(monkeypatch)
     monkeypatch.setattr(draft_tree, "_threshold", lambda *_: -math.inf)  # shapes are fixed there
-    told, drafted = list[bool](), MedusaPipeline.take_ready
+    was_ready, take_ready = list[bool](), MedusaPipeline.take_ready
 
     def watched(self: MedusaPipeline, *args: Any) -> Any:
-        there = drafted(self, *args)
-        told.append(there is not None)
-        return there
+        ready = take_ready(self, *args)
+        was_ready.append(ready is not None)
+        return ready
 
     monkeypatch.setattr(MedusaPipeline, "take_ready", watched)
-    return told
+    return was_ready
 
 
-def made(how: str, **limits: Any) -> Playground:
+def lab_with(how: str, **limits: Any) -> Playground:
     model, heads = HEADS[how]
     return Playground(model, heads=heads, limits=Limits(draft_tokens=64, **limits))
 
@@ -69,8 +69,8 @@ def medusa(lab: Playground, size: dict[str, Any], **shared: Any) -> Trace:
     return trace
 
 
-def story(trace: Trace) -> list[tuple[Any, ...]]:
-    """All steps but those of the last rounds."""
+def step_notes(trace: Trace) -> list[tuple[Any, ...]]:
+    """All steps except those of the last rounds."""
     until = max(step.notes["round"] for step in trace.steps) - LAST
     return [
         (step.parent, step.token, step.event, *map(step.notes.get, ("verdict", "depth", "round")))
@@ -82,39 +82,43 @@ def story(trace: Trace) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("how", HEADS)
 def test_text_and_steps_equal_those_without_the_pipeline(
-    how: str, size: dict[str, Any], gone: list[bool]
+    how: str, size: dict[str, Any], drafts_ready: list[bool]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MedusaPipeline, "possible", lambda *_: False)
-        waited = medusa(made(how), size)
-    assert gone and not any(gone)
-    gone.clear()
-    trace = medusa(made(how), size)
-    assert gone and all(gone)
+        waited = medusa(lab_with(how), size)
+    assert drafts_ready and not any(drafts_ready)
+    drafts_ready.clear()
+    trace = medusa(lab_with(how), size)
+    assert drafts_ready and all(drafts_ready)
     assert (trace.text, trace.stop) == (waited.text, waited.stop)
-    assert story(trace) == story(waited)
+    assert step_notes(trace) == step_notes(waited)
     assert trace.forward_passes == waited.forward_passes
     for ours, theirs in zip(trace.steps[:30], waited.steps[:30], strict=True):
-        told = [(*map(step.notes.get, ("p", "q")), step.raw, step.rank) for step in (ours, theirs)]
-        assert told[0] == tuple(
-            each if each is None else pytest.approx(each, rel=1e-4, abs=1e-5) for each in told[1]
+        numbers = [
+            (*map(step.notes.get, ("p", "q")), step.raw, step.rank) for step in (ours, theirs)
+        ]
+        assert numbers[0] == tuple(
+            each if each is None else pytest.approx(each, rel=1e-4, abs=1e-5) for each in numbers[1]
         )
 
 
-def test_every_round_counts_the_nodes_it_evaluates(gone: list[bool]) -> None:
-    trace = medusa(made("noisy"), {"medusa_tokens": 20})
+def test_every_round_counts_the_nodes_it_evaluates(drafts_ready: list[bool]) -> None:
+    trace = medusa(lab_with("noisy"), {"medusa_tokens": 20})
     trees: dict[int, int] = {}
     for step in trace.steps:
         trees[step.notes["round"]] = trees.get(step.notes["round"], 0) + 1
     read = [tick.nodes for tick in trace.ticks if tick.forward_passes]
-    assert read[1:] == list(trees.values())[1:]  # the first pass read the prompt
+    assert read[1:] == list(trees.values())[1:]  # the first pass is over the prompt
 
 
 @pytest.mark.parametrize(
     "shared", [{"stop_strings": "e"}, {"eos_token_id": [*range(40, 90)]}, {"max_new_tokens": 3}]
 )
-def test_a_finished_run_frees_its_cache_positions(shared: dict[str, Any], gone: list[bool]) -> None:
-    lab = made("right")
+def test_a_finished_run_frees_its_cache_positions(
+    shared: dict[str, Any], drafts_ready: list[bool]
+) -> None:
+    lab = lab_with("right")
     backend = lab._backends.trie.backend
     medusa(lab, SIZES[1], max_new_tokens=1)
     gc.collect()
@@ -127,37 +131,37 @@ def test_a_finished_run_frees_its_cache_positions(shared: dict[str, Any], gone: 
     assert backend.used == before
 
 
-def test_a_stopped_run_frees_its_cache_positions(gone: list[bool]) -> None:
-    lab, ticks = made("noisy"), iter(range(100))
+def test_a_stopped_run_frees_its_cache_positions(drafts_ready: list[bool]) -> None:
+    lab, ticks = lab_with("noisy"), iter(range(100))
     medusa(lab, SIZES[1], max_new_tokens=1)
     gc.collect()
     before = lab._backends.trie.backend.used
 
-    class After:
+    class StopAtTick4:
         def is_set(self) -> bool:
             return next(ticks) >= 4
 
-    way, shared = [("medusa", SIZES[1])], {"max_new_tokens": LENGTH, "stop": After()}
+    way, shared = [("medusa", SIZES[1])], {"max_new_tokens": LENGTH, "stop": StopAtTick4()}
     *_, last = lab.stream(PROMPT, way, **shared)
-    assert last.trace and last.trace.stop.rule == "cancelled" and any(gone)
+    assert last.trace and last.trace.stop.rule == "cancelled" and any(drafts_ready)
     del last
     gc.collect()
     assert lab._backends.trie.backend.used == before
 
 
-def test_stepping_reports_every_round_before_the_next(gone: list[bool]) -> None:
+def test_stepping_reports_every_round_before_the_next(drafts_ready: list[bool]) -> None:
     seen: list[int] = []
 
-    class Looking(RunControl):
+    class WatchingControl(RunControl):
         def is_set(self) -> bool:
             rounds.append(max(seen, default=0))
             return False
 
     rounds: list[int] = []
-    lab, shared = made("noisy"), {"max_new_tokens": 20, "eos_token_id": 2}
-    for update in lab.stream(PROMPT, [("medusa", SIZES[1])], stop=Looking(), **shared):
+    lab, shared = lab_with("noisy"), {"max_new_tokens": 20, "eos_token_id": 2}
+    for update in lab.stream(PROMPT, [("medusa", SIZES[1])], stop=WatchingControl(), **shared):
         seen += [step.notes["round"] for step in update.steps]
-    assert rounds == list(range(1, len(rounds) + 1)) and any(gone)
+    assert rounds == list(range(1, len(rounds) + 1)) and any(drafts_ready)
 
 
 @pytest.mark.parametrize(
@@ -167,29 +171,29 @@ def test_stepping_reports_every_round_before_the_next(gone: list[bool]) -> None:
         ([("medusa", SIZES[1])], {"repetition_penalty": 1.2}),
         ([("medusa", {**SIZES[1], "do_sample": True})], {}),
     ],
-    ids=["company", "processors", "draws"],
+    ids=["other run", "processors", "sampling"],
 )
 def test_other_runs_processors_and_sampling_disable_the_pipeline(
-    choices: list[Any], shared: dict[str, Any], gone: list[bool]
+    choices: list[Any], shared: dict[str, Any], drafts_ready: list[bool]
 ) -> None:
-    traces = made("noisy").compare(PROMPT, choices, max_new_tokens=12, **shared)
+    traces = lab_with("noisy").compare(PROMPT, choices, max_new_tokens=12, **shared)
     assert [trace.error for trace in traces] == [None] * len(choices)
-    assert gone and not any(gone)
+    assert drafts_ready and not any(drafts_ready)
 
 
 def test_a_full_cache_disables_the_pipeline_for_a_round(
-    gone: list[bool], monkeypatch: pytest.MonkeyPatch
+    drafts_ready: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accelerated_pool, "CAPACITY", 32)
-    expected = medusa(made("noisy"), SIZES[1]).text
-    gone.clear()
-    assert medusa(made("noisy", positions=95), SIZES[1]).text == expected
-    assert any(gone) and not all(gone)
+    expected = medusa(lab_with("noisy"), SIZES[1]).text
+    drafts_ready.clear()
+    assert medusa(lab_with("noisy", positions=95), SIZES[1]).text == expected
+    assert any(drafts_ready) and not all(drafts_ready)
 
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """What stands in for kernels of our own, as if they could be made."""
+    """Stand-ins for the Triton kernels, which compute in torch."""
     ours = SimpleNamespace(**{name: Mock(wraps=step) for name, step in STEPS.items()})
     monkeypatch.setattr(pipeline, "kernels", lambda name, there: ours)
     pipeline._steps.cache_clear()
@@ -198,12 +202,12 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 
 def test_kernels_that_agree_with_torch_are_used_in_every_round(
-    kernels: SimpleNamespace, gone: list[bool], caplog: pytest.LogCaptureFixture
+    kernels: SimpleNamespace, drafts_ready: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:
-    medusa(made("noisy"), SIZES[1])
+    medusa(lab_with("noisy"), SIZES[1])
     assert not caplog.records
     for step in STEPS:
-        assert getattr(kernels, step).call_count > len(gone) > 1  # once they were tried
+        assert getattr(kernels, step).call_count > len(drafts_ready) > 1  # and once to check them
 
 
 @pytest.mark.parametrize("wrong", ["fails", "is wrong"])
@@ -212,7 +216,7 @@ def test_kernels_that_differ_from_torch_are_not_used_and_one_warning_says_why(
     step: str,
     wrong: str,
     kernels: SimpleNamespace,
-    gone: list[bool],
+    drafts_ready: list[bool],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(*given: Any) -> Any:
@@ -223,12 +227,12 @@ def test_kernels_that_differ_from_torch_are_not_used_and_one_warning_says_why(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "kernels", lambda name, there: None)
-        expected = story(medusa(made("noisy"), SIZES[1]))
+        expected = step_notes(medusa(lab_with("noisy"), SIZES[1]))
     pipeline._steps.cache_clear()
     setattr(kernels, step, Mock(side_effect=broken))
     with caplog.at_level(logging.WARNING):
-        traces = [medusa(made("noisy"), SIZES[1]) for _ in range(2)]
-    assert [story(trace) for trace in traces] == [expected] * 2 and all(gone)
+        traces = [medusa(lab_with("noisy"), SIZES[1]) for _ in range(2)]
+    assert [step_notes(trace) for trace in traces] == [expected] * 2 and all(drafts_ready)
     assert getattr(kernels, step).call_count == 1
     why = {"fails": "an old card", "is wrong": "a tree differs by 1 from torch"}[wrong]
     assert [record.message for record in caplog.records] == [
@@ -237,10 +241,10 @@ def test_kernels_that_differ_from_torch_are_not_used_and_one_warning_says_why(
 
 
 def test_triton_kernels_are_used_on_a_gpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Mock(return_value=None)
-    monkeypatch.setattr(pipeline, "kernels", asked)
+    kernels_mock = Mock(return_value=None)
+    monkeypatch.setattr(pipeline, "kernels", kernels_mock)
     pipeline._steps.cache_clear()
     for device, there in (("cpu", False), ("mps", False), ("cuda:0", True)):
         assert pipeline._steps(torch.device(device)) is pipeline.IN_TORCH
-        asked.assert_called_with("triton_medusa", there=there)
+        kernels_mock.assert_called_with("triton_medusa", there=there)
     pipeline._steps.cache_clear()

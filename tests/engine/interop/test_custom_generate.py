@@ -76,13 +76,13 @@ def test_sampling_follows_set_seed() -> None:
 def test_sequence_scores_are_those_of_generate() -> None:
     model = tiny("gpt2")
     inputs = model.tokenizer(PROMPT, return_tensors="pt", return_token_type_ids=False)
-    told: dict[str, Any] = {"return_dict_in_generate": True, "output_scores": True}
+    with_scores: dict[str, Any] = {"return_dict_in_generate": True, "output_scores": True}
     settings = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 9}
     from strategies import beam_search
 
     generate = beam_search.generate
-    ours = model.module.generate(**inputs, **settings, **told, custom_generate=generate)
-    theirs = model.module.generate(**inputs, **settings, **told)
+    ours = model.module.generate(**inputs, **settings, **with_scores, custom_generate=generate)
+    theirs = model.module.generate(**inputs, **settings, **with_scores)
     assert torch.equal(ours.sequences, theirs.sequences)
     assert torch.allclose(ours.sequences_scores, theirs.sequences_scores, atol=1e-5)
 

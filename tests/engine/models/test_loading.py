@@ -169,10 +169,10 @@ def test_an_invalid_name_lists_what_is_allowed(name: str) -> None:
 
 @pytest.mark.usefixtures("offline")
 def test_a_hub_model_without_network_says_that_the_hub_cannot_be_reached() -> None:
-    assert "the Hub cannot be reached" in refusal("nobody/has-this-one")
+    assert "the Hub cannot be reached" in refusal("no-such-user/no-such-model")
 
 
-ASK_THE_HUB = """
+LOAD_EACH = """
 import sys
 from engine.models import loading as models
 from engine.errors import PlaygroundError
@@ -185,7 +185,7 @@ for name in sys.argv[1:]:
 
 
 class FakeHub(BaseHTTPRequestHandler):
-    """Serves the model folders in a folder, denies `gated` and knows of no other."""
+    """Serves the models in a folder; `gated` is denied, any other name is not found."""
 
     root: Path
 
@@ -234,17 +234,17 @@ def hub(tmp_path: Path) -> Iterator[str]:
 def test_errors_of_the_hub_are_explained(
     hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # In a process of its own, because the address of the Hub is read once, on import.
+    # In a new process: the address of the Hub is read once, on import.
     monkeypatch.setenv("HF_ENDPOINT", hub)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    names = ["acme/whole", "acme/gated", "acme/unheard-of", "acme/pickled"]
-    command = [sys.executable, "-c", ASK_THE_HUB, *names]
+    names = ["acme/whole", "acme/gated", "acme/unknown", "acme/pickled"]
+    command = [sys.executable, "-c", LOAD_EACH, *names]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
-    whole, gated, unheard_of, pickled = done.stdout.splitlines()
+    whole, gated, unknown, pickled = done.stdout.splitlines()
     assert whole == "acme/whole"
     assert gated == "'acme/gated' is gated: ask for access on its page on the Hub"
-    assert "'acme/unheard-of': the Hub does not have it, or keeps it private" in unheard_of
+    assert "'acme/unknown': the Hub does not have it, or keeps it private" in unknown
     assert pickled == "cannot load 'acme/pickled': its weights are pickled, and those can run code"
 
 

@@ -200,7 +200,7 @@ def test_size_context_and_vocabulary_of_stories15m(stories15m: Model) -> None:
     assert stories15m.tokenizer.chat_template is None
 
 
-def test_stories15m_writes_a_story_and_ends_it_with_the_separator_of_its_training(
+def test_stories15m_ends_a_story_with_its_separator_token(
     stories15m: Model,
 ) -> None:
     story = stories15m.tokenizer.decode(
@@ -233,7 +233,7 @@ def test_tokens_are_those_of_sentencepiece(
     assert stories15m.tokenizer(text).input_ids == [1, *token_ids]
 
 
-# The character that spells a space in the vocabulary decodes to a space, also in sentencepiece.
+# The vocabulary's character for a space decodes to a space, as in sentencepiece.
 CHARACTERS = st.characters(codec="utf-8", exclude_characters=SPACE)
 WORDS = st.sampled_from(["Once", " upon", "  ", "\n", "\t", "👩‍🚀", "é", "e\u0301", "日本", "1234"])
 

@@ -40,7 +40,7 @@ def timeless(traces: list[Trace]) -> list[Trace]:
 
 
 @pytest.fixture
-def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def deferred(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred_writer, "is_asynchronous", lambda device: True)
 
 
@@ -57,7 +57,7 @@ def test_deferred_and_immediate_writing_give_equal_traces(
     assert traces() == at_once
 
 
-def test_updates_come_in_order_and_end_with_the_trace(ahead: None) -> None:
+def test_updates_come_in_order_and_end_with_the_trace(deferred: None) -> None:
     steps: dict[int, dict] = {}
     for update in Playground(tiny("llama")).stream("a b", CHOICES[:5], max_new_tokens=8, seed=1):
         own = steps.setdefault(update.run, {})
@@ -69,7 +69,7 @@ def test_updates_come_in_order_and_end_with_the_trace(ahead: None) -> None:
 
 
 def test_stepping_shows_each_step_before_the_next_one_runs(
-    ahead: None,
+    deferred: None,
 ) -> None:
     pace, seen = RunControl(paused=True, timeout=20), []
 
@@ -92,7 +92,7 @@ def test_stepping_shows_each_step_before_the_next_one_runs(
 
 
 def test_a_failure_of_the_statistics_ends_only_its_run(
-    ahead: None, monkeypatch: pytest.MonkeyPatch
+    deferred: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compute = BatchedStatistics.compute
 
@@ -108,15 +108,15 @@ def test_a_failure_of_the_statistics_ends_only_its_run(
     assert bad.error is not None and "out of memory" in bad.error and bad.steps == ()
 
 
-def test_a_stopped_run_has_all_steps_it_decided(ahead: None) -> None:
+def test_a_stopped_run_has_all_steps_it_decided(deferred: None) -> None:
     ticks = iter(range(100))
 
-    class After:
+    class StopAtTick3:
         def is_set(self) -> bool:
             return next(ticks) >= 3
 
     updates = list(
-        Playground(tiny("llama")).stream("a b", CHOICES[:3], max_new_tokens=50, stop=After())
+        Playground(tiny("llama")).stream("a b", CHOICES[:3], max_new_tokens=50, stop=StopAtTick3())
     )
     for trace in [update.trace for update in updates if update.trace]:
         assert trace.stop.rule == "cancelled" and len(trace.sequences[0].token_ids) == 4
@@ -144,7 +144,7 @@ def test_statistics_are_computed_in_few_shapes(runs: list, monkeypatch: pytest.M
 KNOWN = ["greedy", ("beam_search", {"num_beams": 5}), ("contrastive_search", {"top_k": 4})]
 
 
-def test_statistics_known_to_the_host_are_not_requested_again(ahead: None) -> None:
+def test_statistics_known_to_the_host_are_not_requested_again(deferred: None) -> None:
     lab = Playground(tiny("llama"))
     compute = Mock(wraps=lab._backends.trie.statistics.compute)
     lab._backends.trie.statistics.compute = compute
@@ -176,8 +176,8 @@ def test_known_statistics_include_picks_beyond_the_most_probable() -> None:
     assert ours == theirs
 
 
-def readings() -> int:
-    """How many there are anywhere."""
+def living_outputs() -> int:
+    """Count the model outputs in memory."""
     gc.collect()
     return sum(isinstance(one, NodeOutput) for one in gc.get_objects())
 
@@ -187,10 +187,10 @@ def test_an_unread_trace_keeps_no_model_output_alive(
 ) -> None:
     as_on_a_gpu(monkeypatch)
     monkeypatch.setattr(BatchedStatistics, "compute", BatchedStatistics.compute_in_one_graph)
-    lab, before = Playground(tiny("llama")), readings()
+    lab, before = Playground(tiny("llama")), living_outputs()
     traces = lab.compare("a few words", [*KNOWN, ("sample", {"top_k": 5})], max_new_tokens=30)
-    # The prompt's, those of recordings, and the last one that was measured.
-    assert readings() - before <= 10
+    # Those of the prompt, of recorded graphs, and of the last statistics.
+    assert living_outputs() - before <= 10
     assert [len(trace.steps) for trace in traces] == [len([*trace.steps]) for trace in traces]
 
 

@@ -40,7 +40,7 @@ CASES: dict[str, tuple[tuple[str, dict[str, Any]], list[LogitsProcessor]]] = {
 
 
 def text_before(trace: Trace, step: Step) -> list[int]:
-    """The tokens of the prompt and of the path to a step, itself left out."""
+    """The tokens of the prompt and of the path to a step, without its own."""
     prompt = [token.id for token in trace.prompt_tokens]
     return prompt + [earlier.token.id for earlier in trace.path(step.parent)]
 
@@ -108,8 +108,8 @@ def test_a_run_without_processors_has_a_varentropy_and_no_cutoffs() -> None:
 def test_varentropy_is_zero_for_uniform_and_for_certain_distributions() -> None:
     certain = torch.full((1, 64), -torch.inf)
     certain[0, 5] = 3.0
-    readings = NodeOutput.of(torch.cat([torch.zeros(1, 64), certain]))
-    assert readings.varentropy.tolist() == pytest.approx([0, 0], abs=1e-9)
+    outputs = NodeOutput.of(torch.cat([torch.zeros(1, 64), certain]))
+    assert outputs.varentropy.tolist() == pytest.approx([0, 0], abs=1e-9)
 
 
 @pytest.mark.parametrize("scheme", ["lefthash", "selfhash"])
@@ -126,7 +126,7 @@ def test_green_tokens_are_those_on_the_list_that_transformers_draws(
     flags = []
     for step in trace.steps:
         text = text_before(trace, step)
-        if scheme == "selfhash":  # a token is tried by itself, and only among the first forty
+        if scheme == "selfhash":  # a token seeds its own list; the top 40 are tried
             listed = processor._get_greenlist_ids(torch.tensor([*text, step.token.id]))
             expected = step.token.id in listed.tolist() and step.rank <= 40
         else:
@@ -179,7 +179,7 @@ def test_custom_code_has_green_notes_too() -> None:
         for _ in range(5):
             with torch.no_grad():
                 logits = model(input_ids).logits[:, -1]
-            # Log-probabilities stand lower than logits: what counts is before and after the mark.
+            # Log-probabilities are lower than logits: compare before and after the watermark only.
             scores = logits_processor(input_ids, logits.log_softmax(-1))
             input_ids = torch.cat([input_ids, scores.argmax(-1, keepdim=True)], dim=-1)
         return input_ids

@@ -22,19 +22,19 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 def test_the_accounting_equals_a_recount_and_adds_up(trace: Trace) -> None:
     found = accounting(trace)
     path = trace.sequences[0].steps
-    # A drafted token has a probability by the model; what the model itself added has none noted.
+    # Only drafted tokens have a note of the model's probability p.
     drafts = [step for step in trace.steps if "p" in step.notes]
     written = [trace.steps[id] for id in path]
     assert found.drafted == len(drafts)
     assert found.accepted == sum("p" in step.notes for step in written)
     assert found.resampled + found.bonus + found.plain == sum("p" not in s.notes for s in written)
-    # Lost is what is not in the text: the first of a round was judged, what follows it was not.
-    lost = [step for step in drafts if step.id not in path]
-    first = [step for step in lost if step.parent is None or step.parent in path]
-    ended = [s for s in first if s.notes["verdict"] == "ignored"]  # behind the end of the text
+    # Not in the text: the first such draft of a round was rejected, those after it were ignored.
+    discarded = [step for step in drafts if step.id not in path]
+    first = [step for step in discarded if step.parent is None or step.parent in path]
+    ended = [s for s in first if s.notes["verdict"] == "ignored"]  # after the end of the text
     assert found.rejected == len(first) - len(ended)
-    assert found.ignored == len(lost) - found.rejected
-    assert found.resampled == found.rejected, "in a chain each rejection is made good"
+    assert found.ignored == len(discarded) - found.rejected
+    assert found.resampled == found.rejected, "in a chain each rejected token is resampled"
     assert found.tokens == len(trace.sequences[0].token_ids)
     assert found.faults == () and found.adds_up
 
@@ -45,8 +45,8 @@ def test_passes_are_those_of_the_ticks_and_one_for_the_prompt(trace: Trace) -> N
     assert found.target_passes == trace.forward_passes - known + 1
     assert found.passes_saved == found.tokens - found.target_passes
     assert found.compression == pytest.approx(found.tokens / found.target_passes)
-    judging = [one for one in rounds(trace) if one.target_passes]
-    assert sum(one.target_passes for one in judging) == found.target_passes - 1
+    verifying = [one for one in rounds(trace) if one.target_passes]
+    assert sum(one.target_passes for one in verifying) == found.target_passes - 1
 
 
 def test_times_of_prompt_and_rounds_add_up_to_the_run(trace: Trace) -> None:
@@ -108,13 +108,13 @@ def test_positions_of_a_draft_tree_are_its_depths() -> None:
     found = accounting(tree())
     assert (found.drafted, found.accepted, found.rejected, found.ignored) == (7, 2, 3, 2)
     assert found.adds_up
-    assert found.acceptance == pytest.approx(2 / 3), "two places kept of three judged"
+    assert found.acceptance == pytest.approx(2 / 3), "two positions accepted of three verified"
     assert first.drafted == () and found.plain == 1
 
 
 def test_draft_heads_count_as_drafting_although_they_ran_in_the_tick_before() -> None:
     first, second, third = rounds(tree())
-    assert first.target_passes == 0 and first.ended_ms == 0, "its token came with the prompt"
+    assert first.target_passes == 0 and first.ended_ms == 0, "its token is the prompt's"
     assert (second.draft_ms, second.verify_ms) == (4.0, 40.0)
     assert (third.draft_ms, third.verify_ms, third.draft_passes) == (13.0, 30.0, 1)
     assert second.nodes == 6 and third.nodes == 3
@@ -149,8 +149,8 @@ def test_tokens_of_an_interrupted_round_are_ignored() -> None:
 def test_an_accounting_that_does_not_add_up_reports_faults() -> None:
     whole = tree()
     [text] = whole.sequences
-    lost = replace(text, token_ids=text.token_ids[:-1])
-    assert accounting(replace(whole, sequences=(lost,))).faults == (
+    discarded = replace(text, token_ids=text.token_ids[:-1])
+    assert accounting(replace(whole, sequences=(discarded,))).faults == (
         "4 tokens were returned, but 5 were generated",
     )
     assert not replace(accounting(whole), ignored=0).adds_up

@@ -20,7 +20,7 @@ def cells(count: int) -> list[Cell]:
 
 
 def waiting(batching: PassBatching, count: int) -> None:
-    """Wait until so many callers wait."""
+    """Wait until ``count`` callers are waiting."""
     until = time.monotonic() + 30
     while len(batching) < count:
         assert time.monotonic() < until
@@ -28,10 +28,10 @@ def waiting(batching: PassBatching, count: int) -> None:
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=20), st.integers(1, 64))
-def test_a_pass_is_shared_equally_among_requests_that_do_not_fit(asked, room) -> None:
-    jobs = [Job(cells(count)) for count in asked]
+def test_a_pass_is_shared_equally_among_requests_that_do_not_fit(counts, room) -> None:
+    jobs = [Job(cells(count)) for count in counts]
     given_to = [len(part) for _, part in shares(jobs, room)]
-    wanted = sorted(asked)
+    wanted = sorted(counts)
     if len(jobs) == 1:
         assert given_to == wanted  # a single caller gets everything
         return
@@ -50,15 +50,15 @@ def test_a_small_request_is_served_beside_a_large_one(
     evaluator = lab._backends.trie
     start = evaluator.backend.top(None)
     sizes = passes(lab)
-    much = Job([start.child(token) for token in range(5, 5 + 2 * ROOM)])
-    little = Job([start.child(token) for token in range(200, 202)])
-    evaluator.batching._waiting += [much, little]
+    large = Job([start.child(token) for token in range(5, 5 + 2 * ROOM)])
+    small = Job([start.child(token) for token in range(200, 202)])
+    evaluator.batching._waiting += [large, small]
     with evaluator.lock:
         evaluator._pass()
-        assert little.done and len(little.output_rows) == 2
-        assert not much.done and len(much.output_rows) == ROOM - 2
+        assert small.done and len(small.output_rows) == 2
+        assert not large.done and len(large.output_rows) == ROOM - 2
         evaluator._pass()
-    assert much.done and len(much.output_rows) == 2 * ROOM
+    assert large.done and len(large.output_rows) == 2 * ROOM
     assert sizes == [ROOM, ROOM + 2]  # alone it is not limited
 
 
@@ -79,7 +79,7 @@ def test_recent_callers_are_waited_for_but_not_for_long() -> None:
     batching._patience = 0.0
     late = PassBatching()
     late._recent.append({-1})
-    late.join(Job(cells(1)))  # returns although the other caller never comes
+    late.join(Job(cells(1)))  # returns although the other caller never joins
 
 
 @pytest.mark.parametrize("others", [True, False])

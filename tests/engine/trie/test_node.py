@@ -13,7 +13,7 @@ def test_a_text_contains_all_tokens_added_to_it(start: list[int], pieces: list[l
     text, expected = Text(tuple(start)), tuple(start)
     for piece in pieces:
         before, text, expected = text, text.extended(piece), (*expected, *piece)
-        assert tuple(before) == expected[: len(before)]  # others may go on from there
+        assert tuple(before) == expected[: len(before)]  # earlier texts stay as they were
         assert tuple(text) == expected and len(text) == len(expected)
         assert text[-3:] == expected[-3:] and (not text or text[-1] == expected[-1])
 

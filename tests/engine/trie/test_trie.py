@@ -74,12 +74,12 @@ def test_a_reused_slot_gives_the_logits_of_the_text_alone(
     for _ in range(2):  # the second time in slots that were used before
         nodes = [cell for cell in grown(pool.top(None), tree) if cell.depth >= 0]
         for start in range(0, len(nodes), at_once):
-            asked = nodes[start : start + at_once]
-            pooled, alone = pool.evaluate(asked), plain.evaluate(asked)
-            for cell in asked:
+            requested = nodes[start : start + at_once]
+            pooled, alone = pool.evaluate(requested), plain.evaluate(requested)
+            for cell in requested:
                 ours, theirs = (p[cell].output.logits[p[cell].row] for p in (pooled, alone))
                 torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
-        del nodes, asked, pooled, alone, cell
+        del nodes, requested, pooled, alone, cell
 
 
 def test_a_full_pool_grows_and_keeps_its_keys_and_values() -> None:
@@ -88,7 +88,7 @@ def test_a_full_pool_grows_and_keeps_its_keys_and_values() -> None:
     first = pool.top(None).descend([3, 4, 5])
     pool.evaluate([first])
     long = first.descend([6 + at % 50 for at in range(200)])
-    branch = first.descend([7 + at % 40 for at in range(700)])  # in chunks, past two doublings
+    branch = first.descend([7 + at % 40 for at in range(700)])  # the pool doubles twice
     pooled, alone = pool.evaluate([long, branch]), plain.evaluate([long])
     assert pool.used == 3 + 200 + 700
     ours, theirs = pooled[long], alone[long]

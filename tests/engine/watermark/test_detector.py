@@ -48,7 +48,7 @@ def test_golden_texts_are_detected_token_by_token(case, embedded):
 @pytest.mark.parametrize("ratio", [0.25, 0.5, 0.31])
 @pytest.mark.parametrize("width", [1, 2, 4])
 @pytest.mark.parametrize("scheme", ["lefthash", "selfhash"])
-@pytest.mark.parametrize("first", [[], [1]], ids=["bare", "behind its start"])
+@pytest.mark.parametrize("first", [[], [1]], ids=["bare", "after a start token"])
 def test_counts_and_scores_are_those_of_transformers(scheme, width, ratio, first):
     model, ids = tiny("llama"), first + drawn(3)
     fields = {"context_width": width, "greenlist_ratio": ratio, "hashing_key": KEY}
@@ -78,7 +78,7 @@ def hashes():
 
 
 def green_by_hand(scheme, before, token, ratio):
-    """The algorithm in the paper's words: seed a generator, shuffle the vocabulary, cut it."""
+    """The paper's algorithm: seed a generator, shuffle the vocabulary, take its first part."""
     rng, table = torch.Generator(), hashes()
     seed = KEY * before[-1]
     if scheme == "selfhash":
@@ -126,7 +126,7 @@ def test_detection_agrees_with_the_green_notes_of_a_run(embedded, scheme):
     pairs = [
         (token.verdict == "green", note) for token, note in zip(found.tokens, noted, strict=True)
     ]
-    # Of selfhash the processor raises only green tokens among the forty most probable ones.
+    # With selfhash the processor raises only green tokens among the 40 most probable.
     assert all(green or not note for green, note in pairs[1:])
     if scheme == "lefthash":
         assert all(green == note for green, note in pairs[1:])
@@ -144,12 +144,12 @@ def test_a_wide_context_does_not_make_pairs_independent():
     ids = [10, 11, 12, 11, 12, 13, 11, 12]
     found = detect(tiny("llama"), ids, context_width=2)
     assert found.without_repeats.tokens_scored == found.with_repeats.tokens_scored == 6
-    assert found.independent.tokens_scored == 4  # 11 12 is drawn once, and stands there three times
+    assert found.independent.tokens_scored == 4  # 11 12 occurs three times and counts once
     assert [token.redrawn for token in found.tokens][-1] is True
 
 
 def test_repeated_text_is_no_evidence(embedded):
-    """A refrain whose few pairs happen to be green passes any threshold by being long."""
+    """Without ignoring repeats, a refrain of a few green pairs would pass any threshold."""
     refrain = next(
         words
         for words in ([at, at + 1] * 60 for at in range(1000, 2000))
@@ -167,7 +167,7 @@ def test_repeated_text_is_no_evidence(embedded):
 
 @pytest.mark.parametrize(("length", "verdict"), [(5, "too short to say"), (6, "not marked")])
 def test_a_text_is_too_short_until_all_green_tokens_would_reach_the_threshold(length, verdict):
-    """The fifth power of 0.25 is the first that z > 3 allows, and five pairs are six tokens."""
+    """0.25^5 is the first power below the p-value of z > 3, and five pairs are six tokens."""
     found = detect(tiny("llama"), range(20, 20 + length), hashing_key=4)
     assert found.green_tokens < found.tokens_scored == length - 1
     assert found.verdict == verdict

@@ -20,7 +20,7 @@ QUARTER = NullHypothesis(0.25, 0.1875, 0.25)
 
 
 def summed(successes, trials, chance):
-    """Every term as a fraction: no digit is lost."""
+    """The sum of all terms as exact fractions."""
     p = Fraction(chance)
     return float(
         sum(
@@ -43,7 +43,7 @@ def test_the_binomial_tail_of_many_trials_is_finite_and_accurate():
     assert binomial_tail(250_000, 250_000, 0.5) == 0.0
     assert 0 < binomial_tail(65_000, 250_000, 0.25) < 1e-29
     assert binomial_tail(0, 0, 0.25) == 1.0
-    # Beyond four deviations the curve is still near: the sum may not drift on the way.
+    # Four deviations out, the sum still agrees with the normal tail: no error accumulates.
     deviation = math.sqrt(250_000 * 0.25)
     at = round(125_000 + 4 * deviation)
     assert binomial_tail(at, 250_000, 0.5) == pytest.approx(normal_tail(4), rel=0.02)
@@ -65,7 +65,7 @@ def test_a_text_without_scored_tokens_has_a_neutral_score():
 @pytest.mark.parametrize(
     ("green", "scored", "threshold", "expected"),
     [
-        (4, 4, 3.0, TOO_SHORT),  # z is 3.5, but chance does it once in 256
+        (4, 4, 3.0, TOO_SHORT),  # z is 3.5, but the probability by chance is 1 in 256
         (5, 5, 3.0, MARKED),
         (4, 5, 3.0, UNMARKED),
         (8, 8, 5.0, TOO_SHORT),

@@ -38,7 +38,7 @@ def drawn(seed, length, symbols=SIZE):
 
 @pytest.fixture(scope="module")
 def runs(embedded):
-    """The same seed with a mark and without."""
+    """Runs with the same seed, with a watermark and without."""
     return embedded.compare(
         "Once upon a time",
         ["sample", ("sample", {"watermarking_config": MARK})],
@@ -121,7 +121,7 @@ def test_scores_of_unmarked_tokens_follow_the_null_hypothesis():
 
 
 def test_a_long_text_is_scored_against_the_share_of_its_sampling_table():
-    """A table of few coins is not fair: taken for fair, a long text would look marked."""
+    """A small sampling table is biased: tested against 0.5, a long text would seem marked."""
     few = {"sampling_table_size": 257, "sampling_table_seed": 3, "keys": [1, 2, 3]}
     found = detect(tiny("llama"), drawn(5, 20_000), scheme="synthid", **few)
     assert abs(found.layers.share - 0.5) > 0.01
@@ -144,7 +144,7 @@ def test_one_layer_is_scored_too():
 
 @pytest.fixture
 def detector(tmp_path):
-    """A detector that expects later layers to matter less, as training would find."""
+    """A detector whose later layers have smaller weights, as after training."""
     config = BayesianDetectorConfig(watermarking_depth=10, base_rate=0.5)
     config.set_detector_information("smollm2", MARK)
     model = BayesianDetectorModel(config)

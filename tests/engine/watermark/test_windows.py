@@ -27,7 +27,7 @@ MARKS = {
 
 @pytest.fixture(scope="module")
 def marked(embedded):
-    """A hundred tokens marked in each way, and how to find them."""
+    """A hundred tokens watermarked with each scheme."""
     runs = [("sample", {"watermarking_config": mark}) for mark in MARKS.values()]
     traces = embedded.compare(
         "The sea was", runs, max_new_tokens=100, min_new_tokens=100, seed=4, repetition_penalty=1.1
@@ -38,7 +38,7 @@ def marked(embedded):
     }
 
 
-def judged(embedded, scheme, ids, **more) -> Detection:
+def detected(embedded, scheme, ids, **more) -> Detection:
     known = ("context_width", "ngram_len", "keys")
     fields = {name: value for name, value in MARKS[scheme].items() if name in known}
     return detect(embedded.model, ids, scheme=scheme, **fields, **more)
@@ -48,12 +48,12 @@ def judged(embedded, scheme, ids, **more) -> Detection:
 def test_a_marked_passage_is_found_inside_human_text(embedded, marked, scheme):
     human = embedded.model.tokenizer(HUMAN).input_ids
     start, end = 110, 110 + 100
-    found = judged(embedded, scheme, human[:start] + marked[scheme] + human[start:])
+    found = detected(embedded, scheme, human[:start] + marked[scheme] + human[start:])
     seen = scan(found)
     assert seen.found and seen.best.corrected_p < 1e-4
     overlap = min(seen.best.end, end) - max(seen.best.start, start)
-    assert overlap > 0.7 * (seen.best.end - seen.best.start), "most of what is named is marked"
-    assert overlap > 0.5 * 100, "and it is most of what is marked"
+    assert overlap > 0.7 * (seen.best.end - seen.best.start), "most of the passage is watermarked"
+    assert overlap > 0.5 * 100, "most of the watermarked text is in it"
     assert seen.best.corrected_p == pytest.approx(min(1, seen.best.p_value * seen.windows))
     texts = [token.text for token in found.tokens[seen.best.start : seen.best.end]]
     assert seen.best.text == "".join(texts)
@@ -61,7 +61,7 @@ def test_a_marked_passage_is_found_inside_human_text(embedded, marked, scheme):
 
 @pytest.mark.parametrize("scheme", MARKS)
 def test_no_passage_is_found_in_human_text(embedded, scheme):
-    seen = scan(judged(embedded, scheme, HUMAN))
+    seen = scan(detected(embedded, scheme, HUMAN))
     assert not seen.found and seen.best.corrected_p > 0.01
     assert seen.windows > 400
 
@@ -76,7 +76,7 @@ def test_a_refrain_of_green_words_is_not_a_marked_passage(embedded):
 
 
 def test_scans_of_unmarked_tokens_rarely_find_anything(embedded):
-    """At z > 2 chance may find something in 2.3 % of 60 texts; ten happen once in two million."""
+    """z > 2 has a false positive rate of 2.3 %: ten in 60 texts happen once in two million."""
     fresh = random.Random(3)
     tokens = [fresh.randrange(100, 49_000) for _ in range(60)]
     texts = [[fresh.choice(tokens) for _ in range(150)] for _ in range(60)]
@@ -88,14 +88,14 @@ def test_scans_of_unmarked_tokens_rarely_find_anything(embedded):
 @pytest.mark.parametrize("scheme", MARKS)
 def test_z_over_length_ends_at_the_z_of_the_text(embedded, marked, scheme, once):
     ids = marked[scheme] + marked[scheme][:20]
-    found = judged(embedded, scheme, ids, ignore_repeated=once)
+    found = detected(embedded, scheme, ids, ignore_repeated=once)
     points = over_length(found)
     assert len(points) == found.tokens_scored
     assert points[-1].z_score == pytest.approx(found.z_score)
     assert points[-1].green_tokens == found.green_tokens
     assert [found.tokens[point.position].verdict != "unscored" for point in points]
     middle = points[len(points) // 2]
-    shorter = judged(embedded, scheme, ids[: middle.position + 1], ignore_repeated=once)
+    shorter = detected(embedded, scheme, ids[: middle.position + 1], ignore_repeated=once)
     assert middle.z_score == pytest.approx(shorter.z_score)
 
 

@@ -24,7 +24,7 @@ from playground.export.program import DRAFTING, NATIVE, Program
 from playground.export.recipe import write
 from strategies import registered
 from tests.draft_models import draft
-from tests.heads import clueless
+from tests.heads import random_heads
 from tests.tiny import tiny
 
 REPOSITORY = Path(__file__).parents[3]
@@ -176,7 +176,7 @@ def loaded(folder):
 
 @pytest.fixture(scope="module")
 def llama(folder):
-    return Playground(folder(tiny("llama")), heads=clueless(tiny("llama")))
+    return Playground(folder(tiny("llama")), heads=random_heads(tiny("llama")))
 
 
 SHARED = {

@@ -1,4 +1,4 @@
-"""Attacks: seeded, as strong as they say, and what they leave of a mark is as predicted.
+"""Attacks: reproducible, of the given strength, with the predicted effect on a watermark.
 
 Bounds on chance are five standard deviations wide: a correct attack fails them for one seed in a
 million, and the seeds here are fixed.
@@ -32,7 +32,7 @@ CHANGING = [id for id, found in ATTACKS.items() if not found.writes]
 
 @pytest.fixture(scope="module")
 def long(embedded):
-    """Twenty-odd thousand human tokens: rates show in them."""
+    """More than 20,000 human-written tokens, enough to measure rates."""
     text = "\n\n".join(passage.text for passage in passages()[::6])
     return Target(embedded, text, tuple(embedded.token_decoder.ids(text)))
 
@@ -95,7 +95,7 @@ def test_strength_is_the_share_of_tokens_swapped(embedded, strength):
     swapped = tokens.swap(target, strength, Random(3))
     moved = [abs(a - b) for a, b in zip(target.ids, swapped, strict=True)]
     assert sorted(swapped) == list(target.ids) and set(moved) <= {0, 1}
-    # Tokens move in pairs, so their number varies as that of half as many coins, twice as worthy.
+    # Tokens move in pairs, so the variance is that of half as many pairs, each counted twice.
     assert abs(sum(moved) - strength * 20_000) <= 5 * math.sqrt(20_000 * 2) * (strength < 1)
 
 
@@ -158,12 +158,12 @@ def test_strength_is_the_share_of_characters_changed(long):
     assert characters.case(Target(long.lab, "AB cd", ()), 1.0, Random(0)) == "ab CD"
 
 
-# What is left of a mark
+# The score after an attack
 
 
 def test_score_after_deletion_agrees_with_the_prediction():
-    """A token keeps the one before it with chance 1 - r; else it is green by chance alone. Of n
-    tokens (1 - r) n are left, so z falls to (1 - r) sqrt(1 - r) of what it was."""
+    """A token keeps its predecessor with probability 1 - r; otherwise it is green by chance only.
+    Of n tokens (1 - r) n are left, so z falls by the factor (1 - r) sqrt(1 - r)."""
     lab, deleted, off = Playground(tiny("llama")), 0.5, []
     runs = [
         ("hello", ("sample", {"seed": run, "watermarking_config": {"hashing_key": KEY + run}}))
@@ -179,7 +179,7 @@ def test_score_after_deletion_agrees_with_the_prediction():
         after = [watermark.detect(lab.model, ids, hashing_key=key).z_score for ids in left]
         assert before > 5
         off.append(fmean(after) - (1 - deleted) ** 1.5 * before)
-    error = stdev(off) / math.sqrt(len(off))  # texts with keys of their own are independent
+    error = stdev(off) / math.sqrt(len(off))  # independent, because each text has its own key
     assert len(off) == 16 and abs(fmean(off)) < 4 * error and error < 0.3
 
 
@@ -212,7 +212,7 @@ def test_score_is_none_without_scored_tokens(embedded, id):
         assert (point.before, point.after, point.exact_p) == (None, None, None)
 
 
-# The model writes
+# Attacks that use the model
 
 
 def test_rewrite_changes_only_the_chosen_sentences(embedded):
@@ -243,7 +243,7 @@ def test_texts_the_model_cannot_rewrite_or_continue_raise(embedded):
         attack(Playground(tiny("t5")), "Hi there.", "continue", 0.5)
 
 
-class Soon(threading.Event):
+class StopAfterChecks(threading.Event):
     """A stop event that is set after a number of checks."""
 
     def __init__(self, checks):
@@ -256,9 +256,9 @@ class Soon(threading.Event):
 
 
 def test_stop_ends_an_attack_within_a_tick_and_a_curve_with_the_points_so_far(embedded):
-    stop = Soon(3)
+    stop = StopAfterChecks(3)
     with pytest.raises(Stopped):
         attack(embedded, TEXT, "continue", 0.75, stop=stop)
     assert stop.left == -1  # no further check after it was set
-    points = list(curve(embedded, TEXT, "delete", [0.1, 0.2, 0.3], stop=Soon(2)))
+    points = list(curve(embedded, TEXT, "delete", [0.1, 0.2, 0.3], stop=StopAfterChecks(2)))
     assert [point.strength for point in points] == [0.1, 0.2]

@@ -18,7 +18,7 @@ from playground.watermarks import roc, text_generation
 from playground.watermarks.calibrate import CalibrationSpec, calibrate
 from playground.watermarks.disk_cache import DiskCache
 from playground.watermarks.text_generation import GenerationSpec
-from tests.playground.watermarks.test_attacks import Soon
+from tests.playground.watermarks.test_attacks import StopAfterChecks
 from tests.tiny import tiny
 
 SCORES = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12)
@@ -49,7 +49,7 @@ def small(lab, folder):
 # Rates
 
 
-@settings(deadline=None)  # the machine may be busy
+@settings(deadline=None)  # no time limit: the machine may be busy
 @given(null=SCORES, marked=SCORES)
 def test_auc_is_the_probability_that_a_marked_text_scores_higher(null, marked):
     wins = [(b > a) + (b == a) / 2 for a in null for b in marked]
@@ -62,14 +62,14 @@ def test_auc_is_the_probability_that_a_marked_text_scores_higher(null, marked):
         assert point.true_positives == pytest.approx(share)
 
 
-@settings(deadline=None)  # the machine may be busy
-@given(null=SCORES, marked=SCORES, asked=st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]))
-def test_operating_point_is_the_lowest_threshold_within_the_rate(null, marked, asked):
-    point = roc.operating(null, marked, asked)
-    assert point.false_positives.share <= asked + 1e-12
+@settings(deadline=None)  # no time limit: the machine may be busy
+@given(null=SCORES, marked=SCORES, rate=st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]))
+def test_operating_point_is_the_lowest_threshold_within_the_rate(null, marked, rate):
+    point = roc.operating(null, marked, rate)
+    assert point.false_positives.share <= rate + 1e-12
     lower = [score for score in null if score < point.threshold]
     if lower:
-        assert sum(score > max(lower) for score in null) > asked * len(null)
+        assert sum(score > max(lower) for score in null) > rate * len(null)
     assert point.true_positives.count == sum(score > point.threshold for score in marked)
 
 
@@ -96,7 +96,7 @@ def test_confidence_intervals_are_clopper_pearson(count, of, low, high):
 def test_needed_length_is_the_one_from_which_on_the_power_holds():
     shares = roc.power([[0, 5, 5, 5], [0, 5, 3, 5], [0, 0, 0, 5]], 4.0)
     assert shares == (0, 2 / 3, 1 / 3, 1)
-    assert roc.needed(shares, 0.6) == 4  # reached before, and lost again
+    assert roc.needed(shares, 0.6) == 4  # also reached at a shorter length, but not held
     assert roc.needed(shares, 0.3) == 2
     assert roc.needed(shares, 0.0) == 1
     assert roc.needed(shares[:3], 0.9) is None
@@ -209,7 +209,7 @@ def test_cache_folder_that_cannot_be_written_is_ignored(lab, tmp_path):
 def test_stop_ends_within_a_tick_and_complete_batches_are_cached(lab, tmp_path):
     spec = replace(SMALL, keys=1, biases=())
     human = 450  # checked once before each human text
-    stop = Soon(human + 60 + 20)  # the second batch of texts is under way
+    stop = StopAfterChecks(human + 60 + 20)  # during the second batch of texts
     steps = list(calibrate(lab, spec, stop=stop, folder=tmp_path))
     assert stop.left == -1 and steps[-1].result is None
     assert 16 * 60 < steps[-1].done < 20 * 60

@@ -53,7 +53,7 @@ def test_file_names_its_sources_and_licences():
 
 @pytest.fixture(scope="module")
 def detections(embedded):
-    """Every passage, judged. All together first: each green list is then drawn only once."""
+    """The detection of every passage. All together first, so that each green list is drawn once."""
     texts = [passage.text for passage in passages()]
     watermark.detect(embedded.model, "\n".join(texts))
     return [watermark.detect(embedded.model, text, ignore_repeated=True) for text in texts]
@@ -70,7 +70,7 @@ def ngrams(found):
 
 
 def correlations(detections):
-    """How the z-scores of each two texts correlate: by what they share, and each with itself."""
+    """The correlation matrix of the texts' z-scores, from the n-grams that texts share."""
     sets = [set(ngrams(found)) for found in detections]
     pairs = [
         len(first & second) / math.sqrt(len(first) * len(second))
@@ -91,7 +91,7 @@ def test_z_scores_have_mean_0_and_variance_1_without_repeated_ngrams(detections)
 
 @pytest.fixture(scope="module")
 def fresh(detections):
-    """Of each text the green n-grams and all, those left out that a text before had."""
+    """For each text, the green n-grams and all n-grams that are not in an earlier text, counted."""
     seen, counts = set(), []
     for found in detections:
         new = {ngram: green for ngram, green in ngrams(found).items() if ngram not in seen}
@@ -113,8 +113,8 @@ def test_repeated_ngrams_inflate_the_variance_of_scores(detections):
 
 
 def test_exact_p_values_are_uniform(detections, fresh):
-    """Counts are whole numbers, so p-values come in steps: between the tails with and without the
-    count itself a point is drawn, which makes them uniform where the coins are fair."""
+    """Counts are integers, so p-values are discrete. Randomized p-values, drawn between the tails
+    with and without the count itself, are uniform under the null hypothesis."""
     draw, share, values = Random(0), detections[0].chance.share, []
     for green, scored in fresh:
         low, high = (binomial_tail(green + one, scored, share) for one in (1, 0))
@@ -129,7 +129,7 @@ def test_exact_p_values_are_uniform(detections, fresh):
 
 
 def kolmogorov(scaled):
-    """How often the distance from a uniform distribution exceeds this by chance."""
+    """The p-value of a Kolmogorov-Smirnov distance from the uniform distribution."""
     return 2 * sum((-1) ** (k - 1) * math.exp(-2 * (k * scaled) ** 2) for k in range(1, 101))
 
 

@@ -1,12 +1,12 @@
 """Speculative sampling follows the model's distribution, counted over all possible texts.
 
 A real transformers model with eight tokens writes three of them, so that all 512 texts can be
-enumerated. The engine would take hours for the draws a distribution is judged by; here the strategy
-itself runs, unchanged, over scores that the real models gave for each of the 73 beginnings.
+enumerated. Through the engine, enough draws for the test would take hours. Here the strategy itself
+runs, unchanged, on scores that the real models computed for each of the 73 prefixes.
 
-A test fails where chi-square has a p-value below 1e-4: with a seed of its own, one test in 10,000
-would though nothing is wrong. The seeds are fixed, so what passes once passes always. What the
-statistic can see is tested as well: it finds a wrong rule with a twentieth of the draws.
+A test fails if chi-square has a p-value below 1e-4: with random seeds, one test in 10,000 would
+fail by chance. The seeds are fixed, so the results are reproducible. The power of the test is
+tested as well: it detects a wrong acceptance rule with a twentieth of the draws.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,11 +41,11 @@ from tests.tiny import tiny
 
 LETTERS = "abcdefgh"
 TOKENS, LENGTH = len(LETTERS), 3
-PROMPT = [1, 6, 3, 1, 4, 5, 0, 2, 7, 3, 1]  # every token has come before
-BEGINNING = torch.tensor(PROMPT)
+PROMPT = [1, 6, 3, 1, 4, 5, 0, 2, 7, 3, 1]  # contains every token
+PROMPT_IDS = torch.tensor(PROMPT)
 TEXTS = list(product(range(TOKENS), repeat=LENGTH))
 DRAWS = 100_000
-ALARM = 1e-4
+SIGNIFICANCE = 1e-4
 END = Stop("length")
 DRAFTING = {
     "do_sample": True,
@@ -57,8 +57,8 @@ DRAFTING = {
 
 @cache
 def model(name: str) -> LlamaForCausalLM:
-    """The target, or a draft model: much like it, nothing like it, its opposite, or like it where
-    it scores a token at all."""
+    """The target, or a draft model: similar (good), unrelated (bad), opposite (adversarial), or
+    similar with a reduced vocabulary (few)."""
     torch.manual_seed(5 if name == "bad" else 1)
     module = LlamaForCausalLM(
         LlamaConfig(
@@ -76,7 +76,7 @@ def model(name: str) -> LlamaForCausalLM:
     if name in ("good", "few"):
         for weights in module.parameters():
             weights.data += 0.02 * torch.randn_like(weights)
-    if name == "adversarial":  # its mass is where the target has least
+    if name == "adversarial":  # most probable where the target is least
         module.lm_head.weight.data *= -1
     if name == "few":
         module.lm_head = ReducedVocabularyHead(
@@ -87,7 +87,7 @@ def model(name: str) -> LlamaForCausalLM:
 
 @cache
 def table(name: str, *processors: Any) -> Tensor:
-    """A model's scores behind every beginning, in the row of that text's number."""
+    """A model's scores after every prefix, in the row of the prefix's number."""
     rows = torch.zeros(2 * TOKENS ** (LENGTH - 1), TOKENS)
     for length in range(LENGTH):
         texts = list(product(range(TOKENS), repeat=length))
@@ -101,54 +101,54 @@ def table(name: str, *processors: Any) -> Tensor:
 
 
 def number(text: Sequence[int], start: int = 1) -> int:
-    """A text as a number with a digit for each token, behind a 1 that tells how long it is."""
+    """Encode a text as a number: a leading 1, then a digit in base TOKENS for each token."""
     for token in text:
         start = start * TOKENS + token
     return start
 
 
-class At(NamedTuple):
-    """A node: whose scores, behind which text."""
+class TableNode(NamedTuple):
+    """A node: the name of a score table, and the number of a text."""
 
     scores: str
     text: int
 
     @property
     def ids(self) -> Tensor:
-        """What a strategy asks of the root alone."""
-        return BEGINNING
+        """The prompt; strategies read this of the root only."""
+        return PROMPT_IDS
 
 
 @cache
-def below(node: At, *tokens: int) -> At:
-    """The node that some tokens lead to."""
-    return At(node.scores, number(tokens, node.text))
+def descendant(node: TableNode, *tokens: int) -> TableNode:
+    """The node some tokens further."""
+    return TableNode(node.scores, number(tokens, node.text))
 
 
-class Lean:
-    """What strategies need of `Run`, without engine and trace: scores are looked up, a step is the
-    number of the text that it ends, and the step that is returned at last is what was drawn.
+class TableRun:
+    """Stands in for `Run` without engine and trace: scores are looked up in tables, a step is the
+    number of the text that it ends, and the step passed to `finish` is the drawn text.
 
-    Tokens are drawn by the standard library: of so few, torch takes ten times as long."""
+    Tokens are drawn with the standard library: for so few, torch takes ten times as long."""
 
     def __init__(self, seed: int, **tables: Tensor) -> None:
-        self.root = At("target", 1)
+        self.root = TableNode("target", 1)
         self.max_new_tokens = LENGTH
         self.end_tokens: set[int] = set()
         self.generator = torch.Generator().manual_seed(seed)
-        self._chance = Random(seed)
+        self._random = Random(seed)
         self.draft = SimpleNamespace(
             start=[],
             cross_tokenizer=SimpleNamespace(needed=False),
             room=lambda text: LENGTH,
-            continuation=lambda text: (At("draft", 1), *text),
+            continuation=lambda text: (TableNode("draft", 1), *text),
             hold=lambda nodes: None,
         )
         self._tables = tables
-        self._known: dict[tuple[At, ...], Tensor] = {}
+        self._known: dict[tuple[TableNode, ...], Tensor] = {}
         self._drawn = 0
 
-    def scores(self, nodes: list[At]) -> Tensor:
+    def scores(self, nodes: list[TableNode]) -> Tensor:
         key = tuple(nodes)
         if key not in self._known:
             rows = [self._tables[node.scores][node.text] for node in nodes]
@@ -157,13 +157,13 @@ class Lean:
 
     def draw(self, probs: Tensor, at: object = ()) -> Tensor | int:
         if probs.dim() == 1:
-            return self._one_of(probs.tolist())
-        return torch.tensor([[self._one_of(row)] for row in probs.tolist()])
+            return self._sample(probs.tolist())
+        return torch.tensor([[self._sample(row)] for row in probs.tolist()])
 
-    def _one_of(self, weights: list[float]) -> int:
-        return self._chance.choices(range(TOKENS), weights)[0]
+    def _sample(self, weights: list[float]) -> int:
+        return self._random.choices(range(TOKENS), weights)[0]
 
-    def stops(self, nodes: list[At], tokens: list[int]) -> list[Stop | None]:
+    def stops(self, nodes: list[TableNode], tokens: list[int]) -> list[Stop | None]:
         return [
             END if node.text * TOKENS + token >= len(TEXTS) else None
             for node, token in zip(nodes, tokens, strict=True)
@@ -172,10 +172,10 @@ class Lean:
     def record(self, picks: list[Pick]) -> list[int]:
         return [pick.node.text * TOKENS + pick.token for pick in picks]
 
-    def choose(self, node: At, token: int, event: str, **notes: Any) -> int:
+    def choose(self, node: TableNode, token: int, event: str, **notes: Any) -> int:
         return node.text * TOKENS + token
 
-    def add_stage(self, node: At, name: str, scores: Tensor) -> None: ...
+    def add_stage(self, node: TableNode, name: str, scores: Tensor) -> None: ...
 
     def show(self, tips: list[int]) -> None: ...
 
@@ -183,27 +183,27 @@ class Lean:
         self._drawn = ends[0][0]
 
     @torch.inference_mode()
-    def written(self, decode: Callable[..., Any], params: Any, times: int) -> Tensor:
-        """Let a strategy write; gives how often each of `TEXTS` was drawn."""
+    def count_texts(self, decode: Callable[..., Any], params: Any, times: int) -> Tensor:
+        """Run a strategy many times; returns how often it generated each of `TEXTS`."""
         counts = [0] * len(TEXTS)
         for _ in range(times):
             decoding, nodes = decode(self, params), None
             with suppress(StopIteration):
                 while True:
-                    nodes = [below(*ask) for ask in decoding.send(nodes)]
+                    nodes = [descendant(*continuation) for continuation in decoding.send(nodes)]
             counts[self._drawn - len(TEXTS)] += 1
         return torch.tensor(counts, dtype=torch.double)
 
 
 def p_value(counts: Tensor, scores: Tensor) -> float:
-    """How probable a chi-square at least this large is, were texts drawn from these scores.
+    """The p-value of a chi-square test that texts were sampled from these scores.
 
-    Texts that fewer than five draws are expected of count as one: the statistic is not
-    chi-square-distributed else.
+    Texts with fewer than five expected draws are pooled, so that the statistic follows a chi-square
+    distribution.
     """
     p = scores.double().softmax(-1)
-    ways = [[p[number(text[:at]), text[at]] for at in range(LENGTH)] for text in TEXTS]
-    expected = torch.tensor(ways).double().prod(-1) * counts.sum()
+    factors = [[p[number(text[:at]), text[at]] for at in range(LENGTH)] for text in TEXTS]
+    expected = torch.tensor(factors).double().prod(-1) * counts.sum()
     assert expected.sum() == pytest.approx(counts.sum())
     assert counts[expected == 0].sum() == 0
     rare = expected < 5
@@ -216,18 +216,18 @@ def p_value(counts: Tensor, scores: Tensor) -> float:
 
 def test_a_draft_model_with_few_tokens_keeps_the_models_distribution() -> None:
     assert table("few")[1].softmax(-1).count_nonzero() == 4
-    run = Lean(seed=3, target=table("target"), draft=table("few"))
-    counts = run.written(speculative, Params(**DRAFTING), DRAWS // 10)
-    assert p_value(counts, table("target")) > ALARM
+    run = TableRun(seed=3, target=table("target"), draft=table("few"))
+    counts = run.count_texts(speculative, Params(**DRAFTING), DRAWS // 10)
+    assert p_value(counts, table("target")) > SIGNIFICANCE
 
 
 @pytest.mark.parametrize(
     ("draft", "draws"), [("good", DRAWS), ("bad", DRAWS // 5), ("adversarial", DRAWS // 5)]
 )
 def test_any_draft_model_keeps_the_models_distribution(draft: str, draws: int) -> None:
-    run = Lean(seed=3, target=table("target"), draft=table(draft))
-    counts = run.written(speculative, Params(**DRAFTING), draws)
-    assert p_value(counts, table("target")) > ALARM
+    run = TableRun(seed=3, target=table("target"), draft=table(draft))
+    counts = run.count_texts(speculative, Params(**DRAFTING), draws)
+    assert p_value(counts, table("target")) > SIGNIFICANCE
 
 
 @pytest.mark.parametrize("draft", ["good", "bad"])
@@ -236,48 +236,50 @@ def test_with_temperature_and_top_k_the_distribution_stays_exact(
 ) -> None:
     shaping = (TemperatureLogitsWarper(0.7), TopKLogitsWarper(5))
     target = table("target", *shaping)
-    run = Lean(seed=4, target=target, draft=table(draft, *shaping))
-    counts = run.written(speculative, Params(**DRAFTING), DRAWS // 10)
-    assert p_value(counts, target) > ALARM
+    run = TableRun(seed=4, target=target, draft=table(draft, *shaping))
+    counts = run.count_texts(speculative, Params(**DRAFTING), DRAWS // 10)
+    assert p_value(counts, target) > SIGNIFICANCE
     assert (counts == 0).sum() >= 512 - 5**3
 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_copied_drafts_keep_the_models_distribution(size: int) -> None:
     params = Lookup(prompt_lookup_num_tokens=2, max_matching_ngram_size=size, do_sample=True)
-    run = Lean(seed=5, target=table("target"))
-    assert p_value(run.written(prompt_lookup, params, DRAWS // 5), table("target")) > ALARM
+    run = TableRun(seed=5, target=table("target"))
+    assert (
+        p_value(run.count_texts(prompt_lookup, params, DRAWS // 5), table("target")) > SIGNIFICANCE
+    )
 
 
 def accept_all(run: Any, drafted: list[int], p: Tensor, q: Tensor, nodes: Any) -> Verdict:
-    """Wrong: keeps the draft whatever the model says."""
+    """Wrong: accepts every draft."""
     token = int(run.draw(p[-1]))
     return Verdict(range(len(drafted)), token, [0.0] * len(drafted))
 
 
-def forget_the_residual(run: Any, drafted: list[int], p: Tensor, q: Tensor, nodes: Any) -> Verdict:
-    """Wrong: replaces a lost token from p instead of from the residual."""
+def resample_from_p(run: Any, drafted: list[int], p: Tensor, q: Tensor, nodes: Any) -> Verdict:
+    """Wrong: resamples a rejected token from p instead of the residual."""
     verdict = accept(run, drafted, p, q, nodes)
     again = int(run.draw(p[len(verdict.accepted)]))
     return verdict if verdict.residual is None else verdict._replace(token=again)
 
 
-def judge_by_the_next_place(
+def verify_with_next_position(
     run: Any, drafted: list[int], p: Tensor, q: Tensor, nodes: Any
 ) -> Verdict:
-    """Wrong: off by one, every token is weighed with the odds behind it."""
+    """Wrong: off by one, every token is verified with the next position's probabilities."""
     return accept(run, drafted, torch.cat([p[1:], p[-1:]]), q, nodes)
 
 
 @pytest.mark.parametrize("draft", ["good", "bad"])
-@pytest.mark.parametrize("wrong", [accept_all, forget_the_residual, judge_by_the_next_place])
+@pytest.mark.parametrize("wrong", [accept_all, resample_from_p, verify_with_next_position])
 def test_a_wrong_rule_is_detected_with_a_twentieth_of_the_draws(
     draft: str, wrong: Callable[..., Verdict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("strategies.speculative.accept", wrong)
-    run = Lean(seed=3, target=table("target"), draft=table(draft))
-    counts = run.written(speculative, Params(**DRAFTING), DRAWS // 20)
-    assert p_value(counts, table("target")) < ALARM / 1e6
+    run = TableRun(seed=3, target=table("target"), draft=table(draft))
+    counts = run.count_texts(speculative, Params(**DRAFTING), DRAWS // 20)
+    assert p_value(counts, table("target")) < SIGNIFICANCE / 1e6
 
 
 def test_the_whole_engine_samples_from_the_models_distribution() -> None:
@@ -298,4 +300,4 @@ def test_the_whole_engine_samples_from_the_models_distribution() -> None:
         for trace in lab.compare(prompt, choices, max_new_tokens=LENGTH):
             assert [token.id for token in trace.prompt_tokens] == PROMPT
             counts[TEXTS.index(trace.sequences[0].token_ids)] += 1
-    assert p_value(counts, table("target")) > ALARM
+    assert p_value(counts, table("target")) > SIGNIFICANCE
