@@ -1,8 +1,9 @@
 """Draft trees in few Triton kernels: the most probable tokens of the draft heads, level by level.
 
 Computes what `drafting.draft_tree` computes in torch, where launching many small kernels takes all
-of the time. Every token has a number, by which a kernel finds the results of earlier kernels, so
-nothing has to be sorted, joined or looked up in between. For the network of `drafting.heads` only.
+of the time. Every candidate token has a number, by which a kernel finds the results of earlier
+kernels, so nothing has to be sorted, joined or looked up in between. For the network of
+`drafting.heads` only.
 """
 
 from __future__ import annotations
@@ -19,36 +20,36 @@ from engine.accel.triton_layer import gate
 from engine.drafting.heads import Head, Heads
 from engine.drafting.tree_size import MAX_CHILDREN, TreeSize, breadth
 
-LONG = 16_384  # logits that eight warps have room for
-EPSILON = torch.finfo(torch.float32).eps  # torch's own, for numbers of sixteen bits too
+LONG = 16_384  # logits that fit in the registers of eight warps
+EPSILON = torch.finfo(torch.float32).eps  # torch uses this one for 16-bit numbers too
 CHILDREN = tl.constexpr(MAX_CHILDREN)
 BLOCK = tl.constexpr(32)  # logits whose maximum is stored: one per thread of a warp
 ENDS = tl.constexpr(16)  # end tokens that are compared at once
-SHARE = tl.constexpr(16)  # of what is put in order, for one block of threads
-LAST = tl.constexpr(2**31 - 1)  # the highest place there may be
+SHARE = tl.constexpr(16)  # values that one block of threads ranks
+LAST = tl.constexpr(2**31 - 1)  # the highest possible index
 NOTHING = tl.constexpr(-(2**63))  # lower than any key
 
 
-class _Met(NamedTuple):
-    """All tokens that are met, by number: level by level, path by path, the most probable first."""
+class _Candidates(NamedTuple):
+    """All candidates by number: level by level, path by path, the most probable first."""
 
     tokens: Tensor
-    parents: Tensor  # numbers, -1 where that is none of the tree
-    ways: Tensor  # log-probabilities of the paths that end here
-    own: Tensor  # and of the tokens alone
-    open: Tensor  # the ways once more, -inf where nothing may follow
+    parents: Tensor  # numbers; -1 at the first level
+    path_log_probs: Tensor  # log-probability of the path that ends here
+    token_log_probs: Tensor  # log-probability of the token given its parent
+    continuable: Tensor  # as path_log_probs, but -inf after an end token
 
 
-# As few kernels as can be are made, for all sizes of trees and ends. A recording has the first
-# states elsewhere, and nothing can be made while it is recorded.
+# Not specialized: one kernel serves all sizes of trees and lists of end tokens. In a CUDA graph the
+# inputs are at other addresses, and nothing can be compiled while one is recorded.
 @triton.jit(do_not_specialize=["states", "before", "children"])
 def _gather(
     states,  # (paths of the level before, states, width)
     embedding,
-    tokens,  # by number, at first the one that was taken
+    tokens,  # by number; at the first level the token that the tree follows
     chosen,
-    given,  # (paths, states + 1, width) all that a head reads, normalized
-    last,  # (paths, width) the state that it changes
+    given,  # (paths, states + 1, width) the normalized input of a head
+    last,  # (paths, width) the state that the head updates
     before,  # the number of the first token of the level before
     children,
     embedding_row,
@@ -78,43 +79,43 @@ def _gather(
 
 
 @triton.jit
-def _turned(bits):
-    """The bits of float32 as whole numbers in the same order, and the other way round."""
+def _ordered_bits(bits):
+    """Map the bits of float32 numbers to integers of the same order; it is its own inverse."""
     return bits ^ ((bits >> 31) & LAST)
 
 
 @triton.jit
-def _logits(row, place, size):
-    """Logits of a row; what is not a number is as improbable as what is not there."""
-    x = tl.load(row + place, mask=place < size, other=-float("inf")).to(tl.float32)
+def _logits(row, index, size):
+    """Logits of a row; NaN and indices past the end become -inf."""
+    x = tl.load(row + index, mask=index < size, other=-float("inf")).to(tl.float32)
     return tl.where(x == x, x, -float("inf"))
 
 
 @triton.jit
-def _keys(x, place):
-    """Logits and their places as one: whole numbers of which the highest has the highest logit, and
-    stands furthest left. No two are the same."""
-    return (_turned(x.to(tl.int32, bitcast=True)).to(tl.int64) << 32) + (place ^ LAST)
+def _keys(x, index):
+    """Pack logits and their indices into distinct integers: a higher logit gives a higher key, and
+    of equal logits the first one does."""
+    return (_ordered_bits(x.to(tl.int32, bitcast=True)).to(tl.int64) << 32) + (index ^ LAST)
 
 
 @triton.jit
-def _place(key):
-    """Where the logit of a key stands."""
+def _index_of(key):
+    """The index in a key."""
     return ((key & LAST) ^ LAST).to(tl.int32)
 
 
 @triton.jit
 def _best(row, most, size, children, BLOCKS: tl.constexpr):
-    """The highest keys of a row, of which ``most`` has the highest of every block.
+    """The highest keys of a row; ``most`` has the highest key of each block.
 
-    A block is every so manyth logit: a warp has one of each, and needs no other to find the best.
+    A block is strided, every BLOCKS-th logit, so that a warp can find its maximum alone.
     """
     block, child = tl.arange(0, BLOCKS), tl.arange(0, CHILDREN)
     best = tl.full([CHILDREN], NOTHING, tl.int64)
-    for place in range(children):
+    for index in range(children):
         key = tl.max(most, 0)
-        best = tl.where(child == place, key, best)
-        found = _place(key) % BLOCKS
+        best = tl.where(child == index, key, best)
+        found = _index_of(key) % BLOCKS
         others = tl.arange(0, BLOCK) * BLOCKS + found
         left = _keys(_logits(row, others, size), others)
         left = tl.max(tl.where(left < key, left, NOTHING), 0)
@@ -123,27 +124,27 @@ def _best(row, most, size, children, BLOCKS: tl.constexpr):
 
 
 @triton.jit
-def _among(tokens, ends, count):
-    """Whether tokens are among the ends."""
+def _is_end(tokens, ends, count):
+    """Whether each token is an end token."""
     found = tl.zeros([CHILDREN], tl.int32)
     for start in range(0, count, ENDS):
-        place = start + tl.arange(0, ENDS)
-        end = tl.load(ends + place, mask=place < count, other=-1)
+        index = start + tl.arange(0, ENDS)
+        end = tl.load(ends + index, mask=index < count, other=-1)
         found = tl.maximum(found, tl.max((tokens[:, None] == end[None, :]).to(tl.int32), 1))
     return found > 0
 
 
 @triton.jit(do_not_specialize=["start", "count", "children"])
-def _look(
+def _expand(
     logits,  # (paths, size)
     kept,
     ends,
     chosen,
     tokens,
     parents,
-    ways,
-    own,
-    open,
+    path_log_probs,
+    token_log_probs,
+    continuable,
     start,
     size,
     count,  # of ends
@@ -153,32 +154,32 @@ def _look(
 ) -> None:
     path, child = tl.program_id(0), tl.arange(0, CHILDREN)
     row, there = logits + path * size, child < children
-    place = tl.arange(0, BLOCK)[:, None] * BLOCKS + tl.arange(0, BLOCKS)[None, :]
-    x = _logits(row, place, size)
+    index = tl.arange(0, BLOCK)[:, None] * BLOCKS + tl.arange(0, BLOCKS)[None, :]
+    x = _logits(row, index, size)
     highest = tl.max(tl.max(x, 0), 0)
     whole = tl.log(tl.sum(tl.sum(tl.exp(x - highest), 0), 0))
-    best = _best(row, tl.max(_keys(x, place), 0), size, children, BLOCKS)
-    token = tl.load(kept + _place(best), mask=there, other=0)
-    logit = _turned((best >> 32).to(tl.int32)).to(tl.float32, bitcast=True)
-    way = (logit - highest) - whole
-    way = tl.where(way == way, way, -float("inf"))  # or it would have no rank
+    best = _best(row, tl.max(_keys(x, index), 0), size, children, BLOCKS)
+    token = tl.load(kept + _index_of(best), mask=there, other=0)
+    logit = _ordered_bits((best >> 32).to(tl.int32)).to(tl.float32, bitcast=True)
+    log_prob = (logit - highest) - whole
+    log_prob = tl.where(log_prob == log_prob, log_prob, -float("inf"))  # NaN would have no rank
     at = start + path * children + child
     tl.store(tokens + at, token, mask=there)
-    tl.store(own + at, way, mask=there)
+    tl.store(token_log_probs + at, log_prob, mask=there)
     parent = tl.full([CHILDREN], -1, tl.int32)
     if not FIRST:
         parent = tl.zeros([CHILDREN], tl.int32) + tl.load(chosen + path)
-        way += tl.load(open + parent)
+        log_prob += tl.load(continuable + parent)
     tl.store(parents + at, parent, mask=there)
-    tl.store(ways + at, way, mask=there)
-    ended = _among(token, ends, count)
-    tl.store(open + at, tl.where(ended, -float("inf"), way), mask=there)
+    tl.store(path_log_probs + at, log_prob, mask=there)
+    ended = _is_end(token, ends, count)
+    tl.store(continuable + at, tl.where(ended, -float("inf"), log_prob), mask=there)
 
 
 @triton.jit
 def _ranks(values, count, ALL: tl.constexpr):
-    """This program's share of some values: their places, and how many others come before each. Of
-    those that are as high, the one further left does."""
+    """The indices of this program's share of the values, and the rank of each, from 0. Of equal
+    values the first one ranks higher."""
     mine, every = tl.program_id(0) * SHARE + tl.arange(0, SHARE), tl.arange(0, ALL)
     x = tl.load(values + mine, mask=mine < count, other=-float("inf"))[:, None]
     y = tl.load(values + every, mask=every < count, other=-float("inf"))[None, :]
@@ -187,14 +188,16 @@ def _ranks(values, count, ALL: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["start", "count", "paths"])
-def _choose(open, chosen, start, count, paths, ALL: tl.constexpr) -> None:
-    place, rank = _ranks(open + start, count, ALL)
-    tl.store(chosen + rank, start + place, mask=(place < count) & (rank < paths))
+def _choose(continuable, chosen, start, count, paths, ALL: tl.constexpr) -> None:
+    index, rank = _ranks(continuable + start, count, ALL)
+    tl.store(chosen + rank, start + index, mask=(index < count) & (rank < paths))
 
 
 @triton.jit(do_not_specialize=["size", "count"])
-def _order(tokens, parents, ways, own, rows, size, count, ALL: tl.constexpr) -> None:
-    number, rank = _ranks(ways, count, ALL)
+def _order(
+    tokens, parents, path_log_probs, token_log_probs, rows, size, count, ALL: tl.constexpr
+) -> None:
+    number, rank = _ranks(path_log_probs, count, ALL)
     there = (number < count) & (rank < size)
     at = rows + rank
     tl.store(at, number.to(tl.float64), mask=there)
@@ -202,28 +205,31 @@ def _order(tokens, parents, ways, own, rows, size, count, ALL: tl.constexpr) -> 
     tl.store(at + size, token.to(tl.float64), mask=there)
     parent = tl.load(parents + number, mask=there, other=0)
     tl.store(at + 2 * size, parent.to(tl.float64), mask=there)
-    way = tl.load(ways + number, mask=there, other=0.0)
-    tl.store(at + 3 * size, way.to(tl.float64), mask=there)
-    alone = tl.load(own + number, mask=there, other=0.0)
+    log_prob = tl.load(path_log_probs + number, mask=there, other=0.0)
+    tl.store(at + 3 * size, log_prob.to(tl.float64), mask=there)
+    alone = tl.load(token_log_probs + number, mask=there, other=0.0)
     tl.store(at + 4 * size, alone.to(tl.float64), mask=there)
 
 
-class _Growth:
-    """A tree while it grows."""
+class _TreeDraft:
+    """The state of a draft tree during drafting."""
 
     def __init__(self, heads: Heads, size: TreeSize, taken: Tensor, ends: Tensor) -> None:
         self._heads, self._taken, self._ends = heads, taken, ends
         self._children, self._paths = breadth(heads, size)
         wide = self._paths * self._children
-        # The number of the first token of each level, and at last how many there are in all.
+        # The number of the first candidate of each level, and the number of all candidates.
         self._starts = [0, *range(self._children, self._children + wide * size.depth, wide)]
         kinds = (torch.int64, torch.int32, torch.float32, torch.float32, torch.float32)
-        self._met = _Met(*(taken.new_empty(self._starts[-1], dtype=kind) for kind in kinds))
-        self._chosen = taken.new_empty(self._paths, dtype=torch.int32)  # numbers of last tokens
+        self._candidates = _Candidates(
+            *(taken.new_empty(self._starts[-1], dtype=kind) for kind in kinds)
+        )
+        # The number of the last token of each path.
+        self._chosen = taken.new_empty(self._paths, dtype=torch.int32)
 
     def states(self, level: int, before: Tensor) -> Tensor:
-        """The states after the tokens chosen last, (paths, width), of those before them; at first
-        of the model's own, (1, layers, width)."""
+        """Update the heads' states, (paths, width), with the chosen tokens; at the first level
+        ``before`` are the model's hidden states, (1, layers, width)."""
         head: Head = self._heads.heads[level]  # type: ignore[assignment]  # a list of modules has no types
         embedding, width = self._heads.embedding, before.shape[-1]
         paths, read = (self._paths, 1) if level else (1, len(self._heads.layers))
@@ -231,7 +237,7 @@ class _Growth:
         _gather[paths, read + 1](
             before,
             embedding,
-            self._met.tokens if level else self._taken,
+            self._candidates.tokens if level else self._taken,
             self._chosen,
             given,
             states,
@@ -246,15 +252,15 @@ class _Growth:
         )
         return states.addmm_(gate(head.joined(given)), head.down.weight.T)
 
-    def look(self, level: int, logits: Tensor) -> None:
-        """Meet the most probable tokens behind every path, by their logits, (paths, kept)."""
+    def expand(self, level: int, logits: Tensor) -> None:
+        """Add the most probable tokens after every path, by their logits, (paths, kept)."""
         paths, size = logits.shape
-        _look[(paths,)](
+        _expand[(paths,)](
             logits,
             self._heads.kept,
             self._ends,
             self._chosen,
-            *self._met,
+            *self._candidates,
             self._starts[level],
             size,
             len(self._ends),
@@ -265,29 +271,34 @@ class _Growth:
         )
 
     def choose(self, level: int) -> None:
-        """Choose the paths that are gone on with."""
+        """Choose the paths to continue."""
         start, end = self._starts[level : level + 2]
         count = end - start
         _choose[(cdiv(count, SHARE.value),)](
-            self._met.open, self._chosen, start, count, self._paths, ALL=MAX_CHILDREN**2
+            self._candidates.continuable,
+            self._chosen,
+            start,
+            count,
+            self._paths,
+            ALL=MAX_CHILDREN**2,
         )
 
     def rows(self, most: int) -> Tensor:
-        """The most probable of all that were met: (5, most)."""
+        """The most probable candidates of all levels: (5, most)."""
         count = self._starts[-1]
         rows = self._taken.new_empty(5, min(most, count), dtype=torch.float64)
         _order[(cdiv(count, SHARE.value),)](
-            *self._met[:4], rows, rows.shape[1], count, ALL=next_power_of_2(count)
+            *self._candidates[:4], rows, rows.shape[1], count, ALL=next_power_of_2(count)
         )
         return rows
 
 
 def grown(heads: Heads, size: TreeSize, states: Tensor, tokens: Tensor, ends: Tensor) -> Tensor:
-    """The tree as `draft_tree` reads it, (5, tokens), of the same arguments."""
-    growth, states = _Growth(heads, size, tokens, ends), states.contiguous()
+    """Draft a tree, (5, tokens), as `draft_tree._grow` does with the same arguments."""
+    draft, states = _TreeDraft(heads, size, tokens, ends), states.contiguous()
     for level in range(size.depth):
-        states = growth.states(level, states)
-        growth.look(level, heads.logits(states))
+        states = draft.states(level, states)
+        draft.expand(level, heads.logits(states))
         if level + 1 < size.depth:
-            growth.choose(level)
-    return growth.rows(size.tokens)
+            draft.choose(level)
+    return draft.rows(size.tokens)
