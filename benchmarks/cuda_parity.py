@@ -69,7 +69,7 @@ def main() -> None:
     growing(lab, slow)
     drafting(model)
     threads(lab)
-    refusing(model)
+    unrecordable(model)
     changing(model)
     memory(lab)
     print(f"{len(failures)} failed" if failures else "all as it must be")
@@ -143,14 +143,14 @@ def threads(lab: Playground) -> None:
     check("four callers at once: tokens", [found.get(seed) for seed in range(4)] == alone)
 
 
-def refusing(model: Any) -> None:
-    """A model that asks the host in the middle of its pass runs step by step."""
+def unrecordable(model: Any) -> None:
+    """A model whose pass waits for the host cannot be recorded and runs without graphs."""
 
-    def asks(module: Any, args: Any, output: Any) -> None:
+    def wait_for_host(module: Any, args: Any, output: Any) -> None:
         output[0].sum().item()
 
     plain = Playground(model).compare(PROMPT, SIX[:1], max_new_tokens=8)
-    hook = model.module.model.layers[3].register_forward_hook(asks)
+    hook = model.module.model.layers[3].register_forward_hook(wait_for_host)
     lab = Playground(model)
     traces = lab.compare(PROMPT, SIX[:1], max_new_tokens=8)
     hook.remove()

@@ -82,7 +82,7 @@ def main() -> None:
 def start(program: str, further: dict[str, str] | None = None) -> dict[str, float]:
     """Seconds since the process began, and its peak memory."""
     environment = {**os.environ, **(further or {})}
-    begun = time.time()
+    started = time.time()
     output = subprocess.run(
         [sys.executable, "-c", program + REPORT, str(SMOLLM2.folder)],
         cwd=HERE,
@@ -93,7 +93,7 @@ def start(program: str, further: dict[str, str] | None = None) -> dict[str, floa
         text=True,
     ).stdout
     found = json.loads(output.splitlines()[-1])
-    seconds = {name: round(found[name] - begun, 2) for name in ("imported", "loaded", "first")}
+    seconds = {name: round(found[name] - started, 2) for name in ("imported", "loaded", "first")}
     return {
         "imported_s": seconds["imported"],
         "loaded_s": seconds["loaded"],

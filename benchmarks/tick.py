@@ -38,9 +38,9 @@ from torch import Tensor
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 LENGTHS = (100, 600, 1500)  # positions in use; on a GPU ticks then see 512, 1,024 and 2,048
-CELLS = 13  # that the six ask for in a tick
+CELLS = 13  # cells that the six evaluate in a tick
 RUNS = 5  # of the six, after two in which shapes are recorded
-WARM = 4  # ticks before the clock starts: on a GPU a shape is recorded at the second
+WARM = 4  # ticks before the timing starts: on a GPU a shape is recorded at the second
 
 
 def main() -> None:

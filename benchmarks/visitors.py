@@ -68,10 +68,10 @@ def crowd(lab: Playground, count: int, tokens: int, salt: str) -> dict[str, Any]
     def visit(number: int) -> None:
         prompt = f"{salt}{number} {PROMPTS[number % len(PROMPTS)]}"  # not in the cache yet
         gate.wait()
-        begun, first, traces = time.perf_counter(), 0.0, []
+        started, first, traces = time.perf_counter(), 0.0, []
         for update in lab.stream(prompt, RUNS, max_new_tokens=tokens, seed=number):
             if update.steps and not first:
-                first = time.perf_counter() - begun
+                first = time.perf_counter() - started
             traces += [update.trace] if update.trace else []
         visits.append(Visit(first, sum(len(t.sequences[0].token_ids) for t in traces)))
 
@@ -79,10 +79,10 @@ def crowd(lab: Playground, count: int, tokens: int, salt: str) -> dict[str, Any]
     for thread in threads:
         thread.start()
     gate.wait()
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for thread in threads:
         thread.join()
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
     return {
         "visitors": count,
         "tokens_per_second": round(sum(visit.tokens for visit in visits) / seconds, 1),

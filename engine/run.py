@@ -293,7 +293,7 @@ class Run:
 
     @property
     def max_new_tokens(self) -> int:
-        """The length limit of a text, behind the prompt."""
+        """The length limit of a text, without the prompt."""
         return int(self.config.max_length - len(self.root.ids))
 
     @property
@@ -425,7 +425,7 @@ class Run:
         return fetch(self._source.evaluator.graph_calls(work, *inputs, **constants))
 
     def _can_verify_ahead(self) -> bool:
-        """Whether a GPU may go on by itself: nothing else has a part in the next pass."""
+        """Whether the GPU may start the next round by itself: no other run shares the pass."""
         others = self._source.evaluator.batching.others
         return bool(self._pipeline and self._only_run and not self._processors and not others)
 
@@ -455,12 +455,12 @@ class Run:
         step = node.step
         for token in node.unrecorded:
             step = self.recorder.step_at(step, token, node.tree)
-            assert step is not None, "a text is recorded from its beginning on"
+            assert step is not None, "a text is recorded from its first token on"
         return step
 
 
 def _notes_of_row(row: int, notes: Notes, picks: Picks) -> Sequence[Mapping[str, Any]]:
-    """The notes on picks from a row that stands alone now."""
+    """The notes on picks from one row of several."""
     return notes([(row, token) for _, token in picks])
 
 

@@ -73,7 +73,7 @@ class StopRules:
                 criterion.initial_timestamp += seconds
 
     def after(self, texts: Sequence[Sequence[int]], tokens: Sequence[int]) -> list[Stop | None]:
-        """The first rule that ends each text with the token behind it; texts are of one length."""
+        """The first rule that ends each text with the token after it; texts are of one length."""
         length = len(texts[0]) + 1
         if all(own.ruled_out(length, tokens) for own in self._criteria):
             return [None] * len(texts)

@@ -33,7 +33,7 @@ class Draft:
     def continuations(
         self, node: Node, pending: Sequence[int]
     ) -> list[tuple[Node, *tuple[int, ...]]]:
-        """What to evaluate after a node: the pending token, and every drafted one behind it."""
+        """What to evaluate after a node: the pending token, and every drafted one after it."""
         paths = {-1: tuple(pending)}
         for index, (parent, token) in enumerate(zip(self.parents, self.tokens, strict=True)):
             paths[index] = (*paths[parent], token)

@@ -107,9 +107,9 @@ def speculate(
 
 
 class Verdict(NamedTuple):
-    """What the model makes of a draft."""
+    """The result of verifying a draft."""
 
-    accepted: Sequence[int]  # the indices of the accepted tokens, one behind the other
+    accepted: Sequence[int]  # the indices of the accepted tokens, in order
     token: int  # the model's own token after them
     draws: list[float] | None = None  # the random number for each drafted token
     residual: Tensor | None = None  # (vocab,) what the token was drawn from after a rejection

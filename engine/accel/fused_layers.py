@@ -34,7 +34,7 @@ JOINED_SHARE = 8  # joined weights take at most one part in so many of a GPU's f
 
 
 class FusedSteps:
-    """The steps of one decoder layer: attention, then a gated network, each behind a norm.
+    """The steps of one decoder layer: attention, then a gated network, each after a norm.
 
     ``ops`` are the operations between the products, those of `torch_layer` or `triton_layer`.
     """

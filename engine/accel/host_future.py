@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def record_event(device: torch.device, *, timed: bool = False) -> torch.Event | None:
-    """Record an event behind all work queued on a GPU so far; None on other devices."""
+    """Record an event after all work queued on a GPU so far; None on other devices."""
     if device.type != "cuda":
         return None
     event = torch.Event(device, enable_timing=timed)  # torch.cuda looks the stream up in Python
@@ -25,7 +25,7 @@ class HostFuture:
     """A tensor on its way to the host."""
 
     def __init__(self, tensor: Tensor) -> None:
-        # The copy is queued right behind the work: a CUDA graph overwrites its result when
+        # The copy is queued right after the work: a CUDA graph overwrites its result when
         # replayed.
         self._host = tensor.to("cpu", non_blocking=True, copy=True)
         self._event = record_event(tensor.device)

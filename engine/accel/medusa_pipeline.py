@@ -47,7 +47,7 @@ class Verified(NamedTuple):
 
 
 class _Round(NamedTuple):
-    """A round that the GPU was given to compute."""
+    """A round that was launched on the GPU."""
 
     cells: PendingCells  # the positions at which the next tree is evaluated
     table: Tensor  # that tree as the forward pass reads it: see `_lay_out`
@@ -75,7 +75,7 @@ class MedusaPipeline:
         self._evaluated: dict[Cell, OutputRow] = {}  # held until the loop has found them
 
     def tree(self, node: Node, token: int, room: int) -> tuple[DraftTree, float]:
-        """Draft a tree behind a token taken at a node, at most ``room`` tokens deep, and the
+        """Draft a tree after a token chosen at a node, at most ``room`` tokens deep, and the
         milliseconds that took; where the GPU has done so already, that tree of full depth."""
         if ready := self.take_ready(node, token):
             return ready
@@ -87,7 +87,7 @@ class MedusaPipeline:
         return tree, (time.perf_counter() - since) * 1000
 
     def take_ready(self, node: Node, token: int) -> tuple[DraftTree, float] | None:
-        """The tree behind a token taken at a node, if the GPU has evaluated it."""
+        """The tree after a token chosen at a node, if the GPU has evaluated it."""
         current, following = self._round, self._next
         self._next = None
         start = [token, node.cell.depth, node.cell.slot]
@@ -105,7 +105,7 @@ class MedusaPipeline:
 
     def verify(self, nodes: Sequence[Node]) -> Generator[HostFuture, Tensor, Verified | None]:
         """The model's output on the tree at some nodes, the one before the tree first; the GPU goes
-        on with the tree behind the tokens that the model agrees with. None where it cannot."""
+        on with the tree after the accepted tokens. None where it cannot."""
         self._evaluated = {}  # these nodes hold them now
         if not self.possible(nodes):
             return None
@@ -272,7 +272,7 @@ def _verify_and_draft(
     ends: Tensor,
     slots: Tensor,
 ) -> _Result:
-    """Verify a tree, and draft the one behind it for the given pool positions."""
+    """Verify a tree, and draft the next one for the given pool positions."""
     walk = steps.walk(heads.layers, top, log_probs, hidden, table)
     columns = heads.growing(size)(walk.features, walk.start[:1], ends)
     before, tokens = logits[walk.parents], table[0, : len(logits), None]

@@ -33,7 +33,7 @@ class DraftTree(NamedTuple):
 
     tokens: list[int]
     parents: list[int]  # the index of the token before each; -1 before the first ones
-    log_probs: list[float]  # of each token behind its parent, by the heads
+    log_probs: list[float]  # of each token given its parent, by the heads
     depths: list[int]  # how many tokens ahead each is, from 1
 
 
@@ -69,7 +69,7 @@ class TreeDrafter:
     def tree(
         self, features: Tensor, token: int, ends: Collection[int], size: TreeSize
     ) -> DraftTree:
-        """Draft behind a token, from the model's hidden states where it took that token, (1,
+        """Draft after a token, from the model's hidden states at the position before it, (1,
         layers, width); nothing follows one of ``ends``."""
         end_ids = torch.tensor(sorted(ends) or [-1])
         inputs, shape = (features, torch.tensor([token]), end_ids), (size, len(end_ids))
@@ -158,7 +158,7 @@ def tree_of(columns: list[list[float]], min_probability: float) -> DraftTree:
     indices = {-1: -1}  # in the tree, by number
     for number, token, parent, of_path, own in zip(*columns, strict=True):
         probability = math.exp(of_path)
-        if probability < min_probability or not probability:  # 0 behind an end token; sorted
+        if probability < min_probability or not probability:  # 0 after an end token; sorted
             break
         above = indices[int(parent)]
         indices[int(number)] = len(tree.tokens)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from engine.drafting.heads import Heads
 
-MAX_CHILDREN = 16  # most tokens considered behind a path, and paths continued; a power of two
+MAX_CHILDREN = 16  # most tokens considered after a path, and paths continued; a power of two
 START = 3  # numbers that say where a tree begins: the token it follows, that token's parent's depth
 # and pool position
 
@@ -20,6 +20,6 @@ class TreeSize(NamedTuple):
 
 
 def breadth(heads: Heads, size: TreeSize) -> tuple[int, int]:
-    """How many tokens are considered behind a path, and how many paths are continued."""
+    """How many tokens are considered after a path, and how many paths are continued."""
     children = min(size.tokens, MAX_CHILDREN, len(heads.kept))
     return children, max(1, min(children, size.tokens // 2))

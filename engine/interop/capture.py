@@ -1,4 +1,4 @@
-"""Runs custom decoding code and captures what it asks of the model and of the logits processors.
+"""Runs custom decoding code and captures its calls of the model and of the logits processors.
 
 The code runs on its own thread and uses the model as it likes. Forward hooks capture the model's
 logits, and a wrapper around the processors captures their scores. Each capture belongs to a text

@@ -33,7 +33,7 @@ from engine.trace.token_text import IdDecoder
 from engine.trie.backends import Backends
 from engine.trie.node import Source
 
-# These keep state of every prompt of a call, and cannot tell which prompt they are applied to.
+# These keep state of every prompt of a call, and do not know which prompt they are applied to.
 _FOR_ONE_PROMPT = (
     logits_process.EncoderNoRepeatNGramLogitsProcessor,
     logits_process.EncoderRepetitionPenaltyLogitsProcessor,

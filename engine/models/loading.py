@@ -81,7 +81,7 @@ def _find(name: str) -> _Source:
         raise _unknown(name, "there is no such folder")
     if "/" not in name and did_you_mean(name, EMBEDDED):  # do not wait for the Hub
         raise _unknown(name, "there is no such embedded model")
-    # Otherwise transformers asks a public service to convert a pickled repository, in public.
+    # Otherwise transformers requests a public conversion of a pickled repository.
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     return _Source(name, name)
 

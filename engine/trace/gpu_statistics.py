@@ -320,13 +320,13 @@ def _row_probabilities(
 
 
 def _ranks(picks: Picks, rows: dict[int, RowProbabilities], higher: list[list[float]]) -> list[int]:
-    """Each pick's rank: its place among the most probable tokens, else behind all that are more
-    probable."""
+    """Each pick's rank: its index among the most probable tokens, else the number of more probable
+    tokens, plus 1."""
     columns, ranks = dict.fromkeys(rows, 0), []
     for row, token in picks:  # a row's picks are its first columns, in order
         width = len(higher[row])
         best = rows[row].tokens[width : width + TOP]
-        behind = best.index(token) if token in best else int(higher[row][columns[row]])
-        ranks.append(1 + behind)
+        before = best.index(token) if token in best else int(higher[row][columns[row]])
+        ranks.append(1 + before)
         columns[row] += 1
     return ranks

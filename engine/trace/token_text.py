@@ -19,7 +19,7 @@ class TokenDecoder:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        # Some tokenizers drop a leading space, so texts are decoded behind another token.
+        # Some tokenizers drop a leading space, so texts are decoded after another token.
         self._anchor: list[int] = tokenizer("a", add_special_tokens=False).input_ids[-1:]
         self._anchor_text = self._decode(self._anchor)
         self.token = lru_cache(maxsize=None)(self._token)
@@ -38,8 +38,8 @@ class TokenDecoder:
         if self.text(ids) == text:
             return ids
         # Some tokenizers put a space before every text, but none after a newline.
-        behind: list[int] = self._tokenizer("\n" + text, add_special_tokens=False).input_ids
-        tails = (behind[start:] for start in range(1, len(behind)))
+        after_newline: list[int] = self._tokenizer("\n" + text, add_special_tokens=False).input_ids
+        tails = (after_newline[start:] for start in range(1, len(after_newline)))
         return next((tail for tail in tails if self.text(tail) == text), ids)
 
     def _add(

@@ -79,9 +79,9 @@ class Backends:
         self._build()
 
     def refresh(self) -> None:
-        """Start anew if the model's weights or modules have changed; call it before a comparison.
+        """Rebuild if the model's weights or modules have changed; call it before a comparison.
 
-        Runs that have begun keep the evaluators they have.
+        Running comparisons keep their evaluators.
         """
         if not self._fingerprint.matches(self._module):
             for name in ("trie", "plain", "_pool", "_paths"):

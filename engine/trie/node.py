@@ -24,7 +24,7 @@ UNSHARED = 64  # most tokens of a text that it does not share with the text it g
 # node at the end of each.
 Continuation = tuple["Node", *tuple[int, ...]]
 
-# Finds the recorded step for a token behind another step, in one of a run's trees.
+# Finds the recorded step for a token after another step, in one of a run's trees.
 StepAt = Callable[[int | None, int, int], int | None]
 
 

@@ -62,7 +62,7 @@ class Pool:
         return self._slots.used
 
     def top(self, context: Any) -> Cell:
-        """The one top of all prompts, so that prompts with a common beginning share it."""
+        """The one top of all prompts, so that prompts share common prefixes."""
         return self._top
 
     def attends_to(self, cell: Cell) -> set[int]:

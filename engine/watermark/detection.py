@@ -105,8 +105,8 @@ class Detection:
         if self.marked and self.verdict != MARKED:
             once = f"z = {self.independent.z_score:.2f} if every draw counts once"
             return f"{self.verdict}: {counted}, {z}, but {once}; repeats are no evidence"
-        odds = f"an unmarked text scores as high with probability {self.exact_p:.2g}"
-        return f"{self.verdict}: {counted}, {z}; {odds}"
+        probability = f"an unmarked text scores as high with probability {self.exact_p:.2g}"
+        return f"{self.verdict}: {counted}, {z}; {probability}"
 
     @property
     def _context(self) -> int:

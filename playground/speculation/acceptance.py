@@ -32,7 +32,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class AtTemperature:
-    """Acceptance at one temperature; ``entropy`` is the target's mean before each judged token."""
+    """Acceptance at one temperature; ``entropy`` is the target's mean at the verified tokens."""
 
     temperature: float
     share: Share
@@ -52,15 +52,15 @@ class Progress:
 
 def by_entropy(traces: Sequence[Trace], ends: Sequence[float] = ENTROPIES) -> tuple[Bin, ...]:
     """Acceptance by the target's entropy before each drafted token."""
-    return _binned(judged(traces), lambda token: token.entropy, ends)
+    return _binned(verified_tokens(traces), lambda token: token.entropy, ends)
 
 
 def by_confidence(traces: Sequence[Trace], ends: Sequence[float] = CONFIDENCES) -> tuple[Bin, ...]:
     """Acceptance by the drafter's probability q of each token, where it was recorded."""
-    return _binned(judged(traces), lambda token: token.q, ends)
+    return _binned(verified_tokens(traces), lambda token: token.q, ends)
 
 
-def judged(traces: Sequence[Trace]) -> tuple[Drafted, ...]:
+def verified_tokens(traces: Sequence[Trace]) -> tuple[Drafted, ...]:
     """The drafted tokens that the target accepted or rejected."""
     all_rounds = chain.from_iterable(rounds(trace) for trace in traces)
     return tuple(token for one in all_rounds for token in one.drafted if token.verified)
@@ -90,7 +90,7 @@ def temperatures(
 
 
 def _at(temperature: float, trace: Trace, lane: Lane) -> AtTemperature:
-    decided = judged([trace])
+    decided = verified_tokens([trace])
     entropies = [token.entropy for token in decided if token.entropy is not None]
     share = Share(sum(token.verdict == "accepted" for token in decided), len(decided))
     compression = lane.accounting.compression if lane.accounting else None

@@ -54,8 +54,8 @@ class Accounting:
     def acceptance(self) -> float | None:
         """The acceptance rate (alpha of Leviathan et al.). The tokens that a tree drafts for one
         position count as one, since at most one of them is accepted."""
-        judged = sum(share.verified for share in self.positions)
-        return self.accepted / judged if judged else None
+        verified = sum(share.verified for share in self.positions)
+        return self.accepted / verified if verified else None
 
     @property
     def mean_draft(self) -> float | None:
@@ -71,11 +71,11 @@ class Accounting:
     @property
     def faults(self) -> tuple[str, ...]:
         """The sums that disagree, each as a sentence; empty if all agree."""
-        judged = self.accepted + self.rejected + self.ignored
+        with_verdict = self.accepted + self.rejected + self.ignored
         written = self.accepted + self.resampled + self.bonus + self.plain
         wrong = []
-        if judged != self.drafted:
-            wrong.append(f"{self.drafted} tokens were drafted, but {judged} have a verdict")
+        if with_verdict != self.drafted:
+            wrong.append(f"{self.drafted} tokens were drafted, but {with_verdict} have a verdict")
         if written != self.tokens:
             wrong.append(f"{self.tokens} tokens were returned, but {written} were generated")
         if sum(share.accepted for share in self.positions) != self.accepted:

@@ -45,7 +45,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class DistributionCheck:
-    """The result of a check. ``judged`` counts the drafted tokens that were verified in these
+    """The result of a check. ``verified`` counts the drafted tokens that were verified in these
     draws, ``accepted`` those accepted: without any, the check says nothing about drafts.
 
     ``power`` lists, for some shares, the probability that the test rejects a drafter which takes
@@ -60,7 +60,7 @@ class DistributionCheck:
     statistic: float
     freedom: int
     p_value: float
-    judged: int
+    verified: int
     accepted: int
     power: tuple[tuple[float, float], ...]
     detectable_share: float | None
@@ -79,7 +79,7 @@ class DistributionCheck:
             f"{self.draws} draws, {test}, p = {self.p_value:.3g}: {result} the model's own"
             " distribution."
         )
-        return text if self.judged else f"{text} No draft was verified in these draws."
+        return text if self.verified else f"{text} No draft was verified in these draws."
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class _Check:
             statistic=test.statistic,
             freedom=test.freedom,
             p_value=test.p_value,
-            judged=sum(token.verified for token in drafted),
+            verified=sum(token.verified for token in drafted),
             accepted=sum(token.verdict == "accepted" for token in drafted),
             power=tuple((share, test.power(share, SIGNIFICANCE)) for share in (0.1, 0.2, 0.3, 0.5)),
             detectable_share=test.detectable(0.9, SIGNIFICANCE),

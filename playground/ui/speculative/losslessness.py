@@ -166,9 +166,9 @@ def _result(found: DistributionCheck) -> str:
 
 
 def _power(found: DistributionCheck) -> str:
-    if not found.judged:
+    if not found.verified:
         return "No drafted token was verified, so the test says nothing about drafts."
-    counts = f"{found.judged} drafted tokens were verified and {found.accepted} accepted."
+    counts = f"{found.verified} drafted tokens were verified and {found.accepted} accepted."
     if found.detectable_share is None:
         return f"{counts} So few samples would hardly detect a wrong acceptance rule."
     return (

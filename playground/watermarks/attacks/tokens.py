@@ -61,7 +61,7 @@ def substitute(target: Target, strength: float, random: Random) -> Sequence[int]
 
 @attack("truncate", "Cut off the end", strength="the share of the text that is cut off")
 def truncate(target: Target, strength: float, random: Random) -> Sequence[int]:
-    """Keeps only the beginning: the mark per token is unchanged, but there are fewer tokens."""
+    """Keeps only the first tokens: the mark per token is unchanged, but there are fewer tokens."""
     return target.ids[: round(len(target.ids) * (1 - strength))]
 
 

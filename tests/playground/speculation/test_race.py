@@ -69,7 +69,7 @@ def test_drafters_run_one_after_the_other_and_end_with_all_lanes(lab: Playground
         assert lane.error is None and lane.trace is not None and lane.accounting is not None
         assert len(lane.arrivals) == len(lane.trace.sequences[0].token_ids) == 12
         assert lane.written(lane.arrivals[-1]) == 12 and lane.written(-1.0) == 0
-        assert lane.trace.ticks[0].forward_passes == 0, "the prompt was read before the clock"
+        assert lane.trace.ticks[0].forward_passes == 0, "the prompt was evaluated before the timing"
         assert lane.tokens_per_second == pytest.approx(12 / lane.seconds)
     assert result.plain is result.lanes[0] and result.speed_up(result.lanes[0]) == 1
     assert result.winner in result.lanes
@@ -174,7 +174,7 @@ def test_drafting_does_not_change_the_distribution(lab: Playground, drafter: Dra
     assert found.passed and found.p_value > SIGNIFICANCE
     assert found.draws == sum(one.counted for one in found.outcomes) == 200
     assert sum(one.probability for one in found.outcomes) == pytest.approx(1)
-    assert len(found.outcomes) == 16 and found.judged > 0
+    assert len(found.outcomes) == 16 and found.verified > 0
     assert "consistent with" in found.summary
 
 
@@ -186,7 +186,7 @@ def test_sampling_settings_apply_to_the_exact_probabilities_too(lab: Playground)
 
 def test_check_without_verified_drafts_says_so(lab: Playground) -> None:
     found = counted_for(lab, BAD, draws=50, top_k=2, length=1)
-    assert found.judged == 0 and "No draft was verified" in found.summary
+    assert found.verified == 0 and "No draft was verified" in found.summary
 
 
 def test_exact_probabilities_are_those_of_the_model(lab: Playground) -> None:

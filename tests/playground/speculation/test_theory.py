@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import PlaygroundError
 from engine.trace import Candidate, Distribution, Step, Tick, Token, Trace
-from playground.speculation.acceptance import by_confidence, by_entropy, judged
+from playground.speculation.acceptance import by_confidence, by_entropy, verified_tokens
 from playground.speculation.chi_square import chi_square, critical, noncentral_tail, tail
 from playground.speculation.lossless import check
 from playground.speculation.theory import (
@@ -23,7 +23,7 @@ from tests.drafted_traces import DRAFTERS, drafted, plain, tree
 
 
 def simulated(acceptance: float, length: int, ratio: float, row: float) -> tuple[float, float]:
-    """Tokens a round, and speed-up, of rounds in which chance keeps or rejects each token."""
+    """Tokens per round and speed-up of simulated rounds, with random acceptance."""
     chances, rounds = Random(1), 20_000
     tokens = 0
     for _ in range(rounds):
@@ -57,7 +57,7 @@ def flat(steps: int, ms: float) -> Trace:
 
 def test_costs_come_from_the_rounds_of_both_runs() -> None:
     measured = costs(flat(9, 20.0), tree())
-    # Seven tokens were drafted in 17 ms; judging took 40 ms for six rows, and 30 ms for three.
+    # Seven tokens were drafted in 17 ms; verification took 40 ms for six rows, 30 ms for three.
     assert measured.plain_ms == 20.0 and measured.draft_ms == pytest.approx(17 / 7)
     assert measured.ratio == pytest.approx(17 / 7 / 20) and measured.verify == pytest.approx(1.75)
     assert measured.rows == 4.5 and measured.row == pytest.approx((5 * 1.0 + 2 * 0.5) / (25 + 4))
@@ -87,7 +87,7 @@ def test_greedy_texts_with_and_without_drafts_are_equal(name: str) -> None:
 
 
 def planted(trace: Trace, at: int, gap: float) -> tuple[Trace, Trace]:
-    """The trace twice, parting at one place over two tokens so far apart in log-probability."""
+    """Two copies of the trace that differ at one token, by ``gap`` in log-probability."""
     one, other = Token(7, " one"), Token(8, " other")
     best = 0.4
     pair = (one, best), (other, best * math.exp(-gap))
@@ -172,10 +172,10 @@ def test_impossible_outcome_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("bins", [by_entropy, by_confidence])
-def test_every_judged_token_is_in_one_bin(bins: Any) -> None:
+def test_every_verified_token_is_in_one_bin(bins: Any) -> None:
     traces = [drafted("good", True), drafted("bad", True), plain("good")]
     found = bins(traces)
-    decided = judged(traces)
+    decided = verified_tokens(traces)
     assert sum(one.share.verified for one in found) == len(decided)
     kept = sum(one.verdict == "accepted" for one in decided)
     assert sum(one.share.accepted for one in found) == kept
