@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _LiveRun:
-    """A run under way, and what its strategy waits for."""
+    """A run in progress, and what its strategy waits for."""
 
     run: Run
     decoding: Decoding
@@ -71,7 +71,7 @@ def stream(
                 break
             if _is_cancelled(lives, cancelled):
                 for live in lives:
-                    _break_off(live, Stop("cancelled"))
+                    _interrupt(live, Stop("cancelled"))
             else:
                 _send(ahead or _evaluate(lives))
                 ahead = None  # frees the branches that no strategy holds before the next pass
@@ -81,7 +81,7 @@ def stream(
         for run, _ in runs:
             run.release()
         for evaluator in {evaluator for run, _ in runs for evaluator in run.evaluators}:
-            evaluator.settle()
+            evaluator.release_memory()
 
 
 def _is_cancelled(lives: Sequence[_LiveRun], cancelled: Callable[[], bool]) -> bool:
@@ -108,7 +108,7 @@ def _evaluate(lives: Sequence[_LiveRun]) -> _Evaluated:
         output_rows = {evaluator: evaluator.evaluate(own) for evaluator, own in of_models.items()}
     except (PlaygroundError, torch.OutOfMemoryError, MemoryError) as error:
         for live in waiting:
-            _break_off(live, Stop("error"), str(error) or "out of memory")
+            _interrupt(live, Stop("error"), str(error) or "out of memory")
         return _Evaluated({}, {})
     return _Evaluated(cells, output_rows)
 
@@ -160,7 +160,7 @@ def _resume(answers: Mapping[_LiveRun, Any]) -> None:
 
 
 def _advance(live: _LiveRun, answer: Any) -> None:
-    with _contained(live):
+    with _errors_end_run(live):
         if live.future:
             future, live.future = live.future, None
             answer = future.result()
@@ -175,7 +175,7 @@ def _advance(live: _LiveRun, answer: Any) -> None:
                 return
             live.continuations = list(yielded)
             assert live.continuations, "a strategy that goes on yields continuations"
-    live.run.recorder.settle(waited=live.idle)
+    live.run.recorder.end_tick(waited=live.idle)
 
 
 def _measure(lives: Sequence[_LiveRun], ready: Any) -> None:
@@ -187,30 +187,30 @@ def _measure(lives: Sequence[_LiveRun], ready: Any) -> None:
 def _write(lives: Sequence[_LiveRun], ready: Any) -> None:
     """Write the steps that wait to the traces."""
     for live in lives:
-        with _contained(live):
+        with _errors_end_run(live):
             live.run.writer.flush(ready)
 
 
 @contextmanager
-def _contained(live: _LiveRun) -> Iterator[None]:
-    """An error in here ends this run alone."""
+def _errors_end_run(live: _LiveRun) -> Iterator[None]:
+    """Errors in this context end this run only."""
     try:
         yield
     except PlaygroundError as error:
-        _break_off(live, Stop("error"), str(error))
+        _interrupt(live, Stop("error"), str(error))
     except Exception as error:
         # As text: a kept traceback would keep the nodes in its frames, and their branches.
         log.error("a strategy failed\n%s", traceback.format_exc())
-        _break_off(live, Stop("error"), f"{type(error).__name__}: {error}")
+        _interrupt(live, Stop("error"), f"{type(error).__name__}: {error}")
 
 
-def _break_off(live: _LiveRun, stop: Stop, error: str | None = None) -> None:
+def _interrupt(live: _LiveRun, stop: Stop, error: str | None = None) -> None:
     if live.run.recorder.trace is None:
         with suppress(Exception):  # steps that cannot be written are left out
             live.run.writer.flush()
         # Beams that are shown while they run may outnumber the sequences to return.
         most = live.run.config.num_return_sequences
-        live.run.recorder.break_off(stop, error, most=most)
+        live.run.recorder.interrupt(stop, error, most=most)
     live.continuations = []
     live.decoding.close()
 
@@ -218,7 +218,7 @@ def _break_off(live: _LiveRun, stop: Stop, error: str | None = None) -> None:
 def _updates(lives: Sequence[_LiveRun]) -> Iterator[Update]:
     """What is new in each run; its trace comes once, at the end."""
     for index, live in enumerate(lives):
-        steps, lead = live.run.recorder.news()
+        steps, lead = live.run.recorder.take_changes()
         ended = not live.continuations and not live.reported
         if steps or ended:
             live.reported = not live.continuations

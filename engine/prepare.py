@@ -77,7 +77,7 @@ class Prepared:
     config: GenerationConfig
     # Settings in effect that the request did not name: the model's generation config has them.
     inherited: Mapping[str, Any] = field(default_factory=dict)
-    again: Callable[..., Any] | None = None  # repeats the call with another `generate`
+    repeat_call: Callable[..., Any] | None = None  # repeats the call with another `generate`
 
 
 def prepare(
@@ -112,7 +112,7 @@ def prepare(
     for name in ignored:  # strategies read their settings off the config
         setattr(prepared.config, name, settings[name])
 
-    def again(
+    def repeat_call(
         generate: Callable[..., Any], further: Sequence[LogitsProcessor] = (), **changes: Any
     ) -> Any:
         fresh: dict[str, Any] = {}
@@ -122,7 +122,9 @@ def prepare(
         fresh["logits_processor"] = processors
         return generate(**{**inputs, **arguments, **fresh, **changes})
 
-    return replace(prepared, inherited=_inherited(prepared.config, settings), again=again)
+    return replace(
+        prepared, inherited=_inherited(prepared.config, settings), repeat_call=repeat_call
+    )
 
 
 def unread(settings: Mapping[str, Any]) -> set[str]:

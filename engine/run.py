@@ -98,7 +98,7 @@ class Run:
         self.recorder = recorder
         self._source = source
         self._drafts = drafts
-        self._again = prepared.again
+        self._repeat_call = prepared.repeat_call
         self._processors = prepared.processors
         marks = (one for one in prepared.processors if isinstance(one, WatermarkLogitsProcessor))
         self._watermark = next(marks, None)
@@ -320,7 +320,7 @@ class Run:
         # Several tokens may be drawn at one node: each from a row of its own.
         of_draw = {(id(nodes[row]), token): row for row, token in enumerate(drawn)}
         entries = [
-            self.recorder.enter(self._step(node), token, event, notes, node.tree)
+            self.recorder.add_step(self._step(node), token, event, notes, node.tree)
             for node, token, event, notes, _ in picks
         ]
         pairs = [
@@ -349,7 +349,9 @@ class Run:
     def code_capture(self) -> CodeCapture:
         """Runs custom decoding code in place of a strategy and captures what it does."""
         model = self._source.model
-        return CodeCapture(model, self._again, self.recorder, self._token_decoder, self._watermark)
+        return CodeCapture(
+            model, self._repeat_call, self.recorder, self._token_decoder, self._watermark
+        )
 
     # For the loop
 
@@ -375,7 +377,7 @@ class Run:
 
     def exclude_time(self, seconds: float) -> None:
         """Leave out time in which the run was paused."""
-        self.recorder.wait(seconds)
+        self.recorder.exclude_time(seconds)
         self._rules.exclude_time(seconds)
 
     def release(self) -> None:

@@ -99,7 +99,7 @@ class MedusaPipeline:
             parent, _ = created[above + 1]
             created.append(current.cells.create(row, parent, own))
         self._evaluated = dict(created)
-        node.evaluator.know(self._evaluated)
+        node.evaluator.store_outputs(self._evaluated)
         since, until = current.drafting
         return tree, until.ms_since(since)
 

@@ -167,14 +167,14 @@ class CodeCapture:
     def __init__(
         self,
         model: Model,
-        again: Callable[..., Any] | None,
+        repeat_call: Callable[..., Any] | None,
         recorder: Recorder,
         token_decoder: TokenDecoder,
         watermark: WatermarkLogitsProcessor | None,
     ) -> None:
-        assert again is not None, "prepared by `prepare`, which gives the call to repeat"
+        assert repeat_call is not None, "prepared by `prepare`, which gives the call to repeat"
         self._model = model
-        self._again = again
+        self._repeat_call = repeat_call
         self._recorder = recorder
         self._token_decoder = token_decoder
         self._watermark = watermark
@@ -189,7 +189,7 @@ class CodeCapture:
                 processors = _CapturingProcessors(logits_processor, captured)
                 return decode(*args, logits_processor=processors, **kwargs)
 
-            return self._again(self._model.generate, custom_generate=capturing, **arguments)
+            return self._repeat_call(self._model.generate, custom_generate=capturing, **arguments)
 
         return CapturedCall(self._model.module, call)
 
@@ -198,19 +198,19 @@ class CodeCapture:
 
         def call(captured: CapturedCall) -> Any:
             on_model = partial(generate, model=self._model.module)
-            return self._again(on_model, further=[_CapturingProcessor(captured)], **arguments)
+            return self._repeat_call(on_model, further=[_CapturingProcessor(captured)], **arguments)
 
         return CapturedCall(self._model.module, call)
 
     def record(self, parent: int | None, token: int, capture: Capture | None) -> int:
         """Write a token that the code took to the trace; returns its step."""
         if capture is None:
-            entry = self._recorder.enter(parent, token, "chosen", {"captured": "nothing"})
+            entry = self._recorder.add_step(parent, token, "chosen", {"captured": "nothing"})
             self._recorder.write(entry)
             return entry.id
         observed = self._observed(capture, token)
         notes = self._green(capture, token)
-        entry = self._recorder.enter(parent, token, "chosen", {"captured": capture.parts})
+        entry = self._recorder.add_step(parent, token, "chosen", {"captured": capture.parts})
         self._recorder.write(entry, lambda: observed, notes)
         return entry.id
 

@@ -101,7 +101,7 @@ class Recorder:
         self._decided: float | None = None  # when the first token of the tick was picked
         self._ending: tuple[tuple[Sequence, ...], Stop, str | None] | None = None
 
-    def enter(
+    def add_step(
         self,
         parent: int | None,
         token: int,
@@ -122,7 +122,7 @@ class Recorder:
         observe: Callable[[], Observation] | None = None,
         further: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Write a step that was entered, in the order of `enter`, with further notes. ``observe``
+        """Write a step that was added, in the order of `add_step`, with further notes. ``observe``
         gives what was observed there, when the step is first read."""
         at_start = self._at_start and entry.parent is None
         pending = self._undecoded[entry.parent]
@@ -144,7 +144,7 @@ class Recorder:
         passes, before, drafts = self._cost
         self._cost = (passes + forward_passes, before + nodes, drafts + draft_passes)
 
-    def settle(self, *, waited: bool = False) -> None:
+    def end_tick(self, *, waited: bool = False) -> None:
         """End the current tick; one in which the run only waited is merged into the next."""
         if waited and not self._changed and self._ending is None:
             return
@@ -155,7 +155,7 @@ class Recorder:
         self._ticks.append(Tick(passes, nodes, ms, drafts, decided))
         self._cost, self._clock, self._decided = (0, 0, 0), now, None
 
-    def wait(self, seconds: float) -> None:
+    def exclude_time(self, seconds: float) -> None:
         """Exclude a pause from the current tick."""
         self._clock += seconds
 
@@ -168,11 +168,11 @@ class Recorder:
         self._tips = [tip for tip, _, _ in ends]
         self._ending = (tuple(self._sequence(*end) for end in ends), stop, None)
 
-    def break_off(self, stop: Stop, error: str | None = None, *, most: int) -> None:
+    def interrupt(self, stop: Stop, error: str | None = None, *, most: int) -> None:
         """End the run where it is; it returns the texts shown last, at most ``most`` of them, and
         without unverified drafts.
 
-        Steps that were entered and not written are dropped.
+        Steps that were added and not written are dropped.
         """
         self._changed = {id: None for id in self._changed if id < len(self._steps)}
         tips = (tip for tip in self._tips if tip < len(self._steps))
@@ -186,7 +186,7 @@ class Recorder:
         ended = (id for id, step in enumerate(self._steps) if step.entry.event == "finished")
         return [[entry.token for entry in self._path(tip)] for tip in (*self._tips, *ended)]
 
-    def news(self) -> tuple[LazyTuple[Step], int | None]:
+    def take_changes(self) -> tuple[LazyTuple[Step], int | None]:
         """The steps new or changed since the last call, and the last step of the leading text."""
         changed = [self._steps[id] for id in self._changed]
         self._changed.clear()

@@ -212,5 +212,5 @@ class Backend(Protocol):
     def used(self) -> int:
         """Slots of living cells."""
 
-    def settle(self) -> None:
+    def release_memory(self) -> None:
         """Release memory at the end of a comparison."""

@@ -35,7 +35,7 @@ class EarlyExit:
         """The whole model's: both use the same slots."""
         return self._backend.used
 
-    def settle(self) -> None:
+    def release_memory(self) -> None:
         """Nothing to release: the slots are the whole model's."""
 
     def top(self, context: Any) -> Cell:

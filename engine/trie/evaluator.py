@@ -37,7 +37,7 @@ class Evaluator:
         self.batching = PassBatching()
         self._prompts: OrderedDict[tuple[tuple[int, ...], ...], Prompt] = OrderedDict()
         # The outputs that are still referred to: requesting them again takes no pass.
-        self._known: WeakKeyDictionary[Cell, ref[OutputRow]] = WeakKeyDictionary()
+        self._cached: WeakKeyDictionary[Cell, ref[OutputRow]] = WeakKeyDictionary()
 
     def prompt(
         self, ids: Sequence[int], prefix: Sequence[int], read: Callable[[], Prompt]
@@ -50,7 +50,7 @@ class Evaluator:
             self._prompts.popitem(last=False)
         return prompt
 
-    def begin(self, prompt: Prompt) -> int:
+    def evaluate_prompt(self, prompt: Prompt) -> int:
         """Evaluate the prompt if it is not; returns how many tokens were evaluated."""
         if prompt.root is not None:
             return 0
@@ -61,22 +61,22 @@ class Evaluator:
                 held = self.evaluate([top.descend(prompt.start[:end])])
         cell = top.descend(prompt.start)
         prompt.root = (cell, self.evaluate([cell])[cell])
-        del held  # until here: a piece that is freed would have to be evaluated again
+        del held  # held until here: a freed piece would have to be evaluated again
         return len(prompt.start)
 
-    def settle(self) -> None:
+    def release_memory(self) -> None:
         """Let the backend release memory at the end of a comparison, unless another caller is using
         it."""
         if self.lock.acquire(blocking=False):
             try:
-                self.backend.settle()
+                self.backend.release_memory()
             finally:
                 self.lock.release()
 
-    def know(self, output_rows: Mapping[Cell, OutputRow]) -> None:
+    def store_outputs(self, output_rows: Mapping[Cell, OutputRow]) -> None:
         """Store outputs that were computed elsewhere."""
         with self.lock:
-            self._known.update({cell: ref(output_row) for cell, output_row in output_rows.items()})
+            self._cached.update({cell: ref(output_row) for cell, output_row in output_rows.items()})
 
     def states(self, cell: Cell) -> Tensor:
         """The last hidden state at every token down to an evaluated cell: (tokens, width)."""
@@ -127,14 +127,14 @@ class Evaluator:
 
     def _look_up(self, cells: Sequence[Cell]) -> dict[Cell, OutputRow]:
         """Outputs that are still referred to, and new ones from the backend."""
-        held = {cell: self._known.get(cell) for cell in cells}
+        held = {cell: self._cached.get(cell) for cell in cells}
         output_rows = {
             cell: output_row for cell, known in held.items() if known and (output_row := known())
         }
         missing = [cell for cell in held if cell not in output_rows]
         if missing:
             new = self._evaluate_new(missing)
-            self._known.update({cell: ref(output_row) for cell, output_row in new.items()})
+            self._cached.update({cell: ref(output_row) for cell, output_row in new.items()})
             output_rows |= new
         return output_rows
 

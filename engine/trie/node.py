@@ -110,7 +110,7 @@ class Source:
 
     def evaluate_prompt(self) -> int:
         """Evaluate the prompt unless that has been done; returns the number of tokens evaluated."""
-        return self.evaluator.begin(self.prompt)
+        return self.evaluator.evaluate_prompt(self.prompt)
 
     @property
     def root(self) -> Node:

@@ -33,7 +33,7 @@ class Plain:
         """No slots: nothing is kept between calls."""
         return 0
 
-    def settle(self) -> None:
+    def release_memory(self) -> None:
         """Nothing to release."""
 
     def top(self, context: Any) -> Cell:

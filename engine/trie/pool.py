@@ -194,7 +194,7 @@ class Pool:
             self._resize(capacity)
         return self._slots.take(count)
 
-    def settle(self) -> None:
+    def release_memory(self) -> None:
         """Shrink the pool, at the end of a comparison, to what the last comparisons needed."""
         if capacity := self._slots.spare():
             self._resize(capacity)

@@ -94,7 +94,7 @@ def test_beam_search_with_one_beam_equals_greedy() -> None:
 def test_the_trace_names_the_rule_that_ended_the_search() -> None:
     lab = Playground(tiny("llama"))
     easy = {"num_beams": 2, "sequence_bias": [[[2], 12.0]]}
-    early, settled, long = lab.compare(
+    early, no_improvement, long = lab.compare(
         "Hello there",
         [
             ("beam_search", {**easy, "early_stopping": True}),
@@ -104,7 +104,7 @@ def test_the_trace_names_the_rule_that_ended_the_search() -> None:
         max_new_tokens=6,
     )
     assert early.stop.rule == "early_stopping"
-    assert settled.stop.rule == "no_improvement"
+    assert no_improvement.stop.rule == "no_improvement"
     assert long.stop.rule == "length"
 
 

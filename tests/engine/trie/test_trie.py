@@ -112,10 +112,10 @@ def test_a_pool_shrinks_to_what_the_last_comparisons_needed() -> None:
     pool.evaluate([kept.descend([6 + at % 50 for at in range(700)])])
     assert min(room(pool)) > 700
     for _ in range(REMEMBERED):
-        pool.settle()
+        pool.release_memory()
         assert min(room(pool)) > 700, "the next one may need it again"
         pool.evaluate([kept.descend([7, 8, 9])])
-    pool.settle()
+    pool.release_memory()
     further = [kept.descend([7 + at % 40 for at in range(length)]) for length in (5, 150)]
     pooled, alone = pool.evaluate(further), plain.evaluate(further)
     assert room(pool) == before
@@ -134,7 +134,7 @@ def test_a_pool_does_not_shrink_below_a_slot_in_use() -> None:
     before = pool.evaluate([high])[high].output.logits.clone()
     del low
     for _ in range(2 * REMEMBERED):
-        pool.settle()
+        pool.release_memory()
     assert high.slot in range(300, min(room(pool)))
     torch.testing.assert_close(pool.evaluate([high])[high].output.logits, before)
 
