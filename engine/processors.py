@@ -15,8 +15,8 @@ from engine.accel.graph_calls import GraphCalls, Sampled, processor_key
 from engine.sampling import exponential_noise, race
 from engine.trace.distributions import Stage, processor_name
 
-# What these make of a row depends on nothing but the row, so the text need not be on the device:
-# copying it there takes longer, the longer the text is.
+# These read only the scores, so the text need not be copied to the device, which would take longer
+# the longer the text is.
 _SCORES_ONLY = {
     library.EpsilonLogitsWarper,
     library.EtaLogitsWarper,

@@ -433,7 +433,7 @@ class Run:
 
     def _verify_ahead(self, nodes: Sequence[Node]) -> Subroutine[BestTokens | None]:
         """The best token after each node of a drafted tree and the probability of each drafted
-        token, while the GPU goes on with the next tree; None where it cannot."""
+        token, while the GPU computes the next tree; None where it cannot."""
         assert self._pipeline is not None, "_can_verify_ahead has checked this"
         verified = yield from self._pipeline.verify(nodes)
         if verified is None:

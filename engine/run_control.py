@@ -10,8 +10,8 @@ class RunControl:
     """Pauses one stream of runs between its ticks. All methods may be called from any thread.
 
     The stream makes its first tick at once and calls `is_set` before every tick that follows. While
-    it is paused it holds no lock, so other streams go on; but it keeps its positions in the model's
-    cache, so it is stopped after a pause of ``timeout`` seconds.
+    it is paused it holds no lock, so other streams continue; but it keeps its positions in the
+    model's cache, so it is stopped after a pause of ``timeout`` seconds.
     """
 
     def __init__(self, *, paused: bool = False, timeout: float | None = None) -> None:

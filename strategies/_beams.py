@@ -62,7 +62,7 @@ class Rules(NamedTuple):
     limit_ends: bool
     ranks_running: bool  # whether candidates are ranked again before the best of them run on
     # Whether the best running hypothesis has to be able to beat the finished ones for the search to
-    # go on. Otherwise it is the best candidate, even one that has just finished.
+    # continue. Otherwise it is the best candidate, even one that has just finished.
     running_must_improve: bool
     lowest_score: float  # what scores less is not kept as a finished hypothesis
 
@@ -207,7 +207,7 @@ class Beams:
         self.finished.append(Hypothesis(score, step, stop))
 
     def _over(self, total: float) -> Stop | None:
-        """Why to stop, if there is a reason, where the best text that may go on has this total."""
+        """The rule that ends the search, if one does, given the best running text's total."""
         full = len(self.finished) == self.size
         if full and self._params.early_stopping is True:
             return Stop("early_stopping", f"{self.size} hypotheses finished")

@@ -70,7 +70,7 @@ def diverse_beam_search(run: Run, params: Params) -> Decoding:
     if params.num_beam_groups == 1:
         return (yield from search(run, params))
     size, penalty = params.num_beams // params.num_beam_groups, params.diversity_penalty
-    # Two groups may write the same text, with other scores: each is recorded as a tree of its own.
+    # Two groups may write the same text, with other scores: each is recorded as a separate tree.
     roots = [replace(run.root, tree=number) for number in range(params.num_beam_groups)]
     groups = [Beams(run, params, root, size, rules=BEAM_SCORER) for root in roots]
     while True:

@@ -29,8 +29,8 @@ from engine.trie.cache_layer import Plan, PoolLayer
 
 TOLERANCE = {4: 1e-3, 2: 0.03}  # by bytes of a number, as a share of the largest number
 CHILDREN = ("self_attn", "mlp", "input_layernorm", "post_attention_layernorm")
-CHECKED_LENGTHS = (64, 2048)  # visible positions: long pools have kernels of their own
-JOINED_SHARE = 8  # joined weights take at most one part in so many of a GPU's free memory
+CHECKED_LENGTHS = (64, 2048)  # visible positions: long pools use other kernels
+JOINED_SHARE = 8  # joined weights take at most 1 / JOINED_SHARE of a GPU's free memory
 
 
 class FusedSteps:

@@ -40,9 +40,9 @@ class GraphCalls:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Apart for each kind of work: what fails to record must not stop the others.
+        # One for each kind of work: if one fails to record, the others still can.
         self._graphs: dict[str, Graphs[Any]] = {}
-        self._threads = threading.local()  # each thread runs strategies of its own
+        self._threads = threading.local()  # each thread runs its own strategies
 
     def __call__(
         self, work: Callable[..., Tensor], *inputs: Tensor, **constants: Any
@@ -59,7 +59,7 @@ class GraphCalls:
             return HostFuture(self._play("work", ready, shape, *inputs))
 
     def process(self, processors: Sequence[LogitsProcessor], scores: Tensor) -> list[Stage]:
-        """Apply processors that read nothing but scores, with one launch for all of them."""
+        """Apply processors that read only scores, with one launch for all of them."""
         shape = (scores.shape, *map(processor_key, processors))
         with self._lock:
             work = partial(_apply, processors)

@@ -20,8 +20,8 @@ from engine.accel import enabled
 
 log = logging.getLogger(__name__)
 
-ROWS = 64  # most rows of work that is recorded: beyond them kernels are long and launches cheap
-MOST = 32  # recordings kept; each has a few vocabulary rows of its own on the device
+ROWS = 64  # most rows of recorded work: with more, kernels take longer than their launches
+MOST = 32  # recordings kept; each holds a few vocabulary rows on the device
 TRIES = 3  # failed recordings after which no more are made
 
 # Held while a graph is recorded: two recordings at a time fail.

@@ -1,10 +1,10 @@
-"""Rounds of Medusa drafts that a GPU goes on with by itself.
+"""Pipelined Medusa rounds: a GPU continues without waiting for the host.
 
 Without this, the GPU would wait for the host in every round, nearly as long as it computes. Here it
 verifies a tree of drafts, drafts the next tree and evaluates that before the host has read the
 result; the host records a round while the GPU computes the next. It verifies greedily, by the
-model's most probable tokens; a round that ends differently is dropped, and decoding goes on from
-the host.
+model's most probable tokens; a round that ends differently is dropped, and the host continues
+decoding.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class MedusaPipeline:
         )
 
     def possible(self, nodes: Sequence[Node]) -> bool:
-        """Whether the GPU can go on from a tree: one graph has evaluated all of it, in order."""
+        """Whether the GPU can continue from a tree: one graph has evaluated all of it, in order."""
         pool, output = nodes[0].evaluator.backend, nodes[0].output_row.output
         return (
             isinstance(pool, GraphPool)

@@ -36,7 +36,7 @@ INT8_ROWS = range(1, 9)
 ROOM = 2**30  # bytes that packed weights may take where free memory is unknown
 _GAIN = 0.95  # of the stored weight's time: a smaller gain is noise
 _TIMED_ROWS = 12
-_TIMED_LAYERS = 9  # every so many: an even number could select layers of one kind only
+_TIMED_LAYERS = 9  # every ninth is timed: an even number could select layers of one kind only
 _REPEATS = 3
 
 
@@ -72,7 +72,7 @@ class MklWeight:
         # private: torch.ops.mkl, as above.
         self._packed = torch.ops.mkl._mkl_reorder_linear_weight(weight, _TIMED_ROWS)
         # The operator reads only the shape of the stored weight when it is given the real number of
-        # rows. One number stands for all: the weight itself would be a third copy.
+        # rows. A single expanded number has that shape: the weight itself would be a third copy.
         self._shape, self._bias = weight.new_zeros(1).expand(weight.shape), bias
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -270,7 +270,7 @@ def _alike(members: Sequence[nn.Linear]) -> bool:
 def _fastest(
     groups: Sequence[LinearGroup], layouts: Sequence[type[PackedWeight]], rows: int
 ) -> type[PackedWeight] | None:
-    """The layout in which products of so many rows are fastest, if faster than stored weights.
+    """The layout in which products of ``rows`` rows are fastest, if faster than stored weights.
 
     Some of the groups are timed, all layouts in turn, the best of a few times each.
     """

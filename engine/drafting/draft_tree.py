@@ -84,10 +84,13 @@ class TreeDrafter:
     def max_tokens(self, size: TreeSize) -> int:
         """The most tokens that a tree of some size can have."""
         children, paths = breadth(self._heads, size)
-        met, continued = 0, 1
+        candidates, continued = 0, 1
         for _ in range(size.depth):
-            met, continued = met + continued * children, min(paths, continued * children)
-        return min(size.tokens, met)
+            candidates, continued = (
+                candidates + continued * children,
+                min(paths, continued * children),
+            )
+        return min(size.tokens, candidates)
 
 
 def _grow_with(heads: Heads) -> Callable[..., Tensor]:
@@ -137,17 +140,21 @@ def _grow(heads: Heads, size: TreeSize, states: Tensor, tokens: Tensor, ends: Te
                 break
         states, tokens, parents = states[at // children], found[at], count + at
         count += len(of_paths)
-    met = [torch.cat(column).double() for column in zip(*levels, strict=True)]
+    candidates = [torch.cat(column).double() for column in zip(*levels, strict=True)]
     # Stable: a child that is certain has its parent's probability, and must come after it.
-    order = met[2].sort(descending=True, stable=True).indices[: size.tokens]
-    return torch.stack([order.double(), *(column[order] for column in met)])
+    order = candidates[2].sort(descending=True, stable=True).indices[: size.tokens]
+    return torch.stack([order.double(), *(column[order] for column in candidates)])
 
 
 def _threshold(of_paths: list[Tensor], size: TreeSize) -> float:
-    """The log-probability above which a path can still add tokens to the tree: no path becomes more
-    probable as it goes on."""
-    met = torch.cat(of_paths)
-    full = float(met.topk(size.tokens).values[-1]) if len(met) >= size.tokens else -math.inf
+    """The log-probability above which a path can still add tokens to the tree: a longer path
+    is never more probable."""
+    candidates = torch.cat(of_paths)
+    full = (
+        float(candidates.topk(size.tokens).values[-1])
+        if len(candidates) >= size.tokens
+        else -math.inf
+    )
     return max(full, math.log(size.min_probability) if size.min_probability else -math.inf)
 
 

@@ -59,7 +59,7 @@ class CallStopped(BaseException):
 
 
 class CapturedCall:
-    """One call of custom decoding code on a thread of its own."""
+    """One call of custom decoding code on its own thread."""
 
     def __init__(self, module: PreTrainedModel, call: Callable[[CapturedCall], Any]) -> None:
         self._module = module
@@ -68,7 +68,7 @@ class CapturedCall:
         self._logits: OrderedDict[Text, Tensor] = OrderedDict()  # no processor was called on yet
         # The texts each cache holds, row by row; weak keys, as another cache may get the same id.
         self._texts: WeakKeyDictionary[Any, list[Text]] = WeakKeyDictionary()
-        self._current: list[Text] = []  # the texts of the pass under way, where they are known
+        self._current: list[Text] = []  # the texts of the current pass, if they are known
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="custom_generate", daemon=True)
         self.passes = 0

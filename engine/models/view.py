@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-# One number in so many is compared. A prime, so that every row and every column of a matrix is hit.
+# Every STRIDE-th number is compared. A prime, so that every row and column of a matrix is covered.
 STRIDE = 509
 
 
@@ -113,7 +113,7 @@ def _state(module: nn.Module) -> tuple[Any, ...]:
 
 
 def _slices(model: nn.Module) -> list[list[Tensor]]:
-    """Every so many numbers of each weight, as views; one list for each device and dtype."""
+    """Every STRIDE-th number of each weight, as views; one list for each device and dtype."""
     found: dict[tuple[torch.device, torch.dtype], list[Tensor]] = defaultdict(list)
     for tensor in (*model.parameters(), *model.buffers()):
         if not tensor.is_meta:

@@ -174,5 +174,5 @@ def request_statistics(writers: Sequence[DeferredWriter], ready: Any) -> None:
 
 
 def is_asynchronous(device: torch.device) -> bool:
-    """Whether a device computes while the host goes on."""
+    """Whether a device computes while the host continues."""
     return device.type == "cuda"

@@ -2,7 +2,7 @@
 
 Each separate request to a GPU would have to be waited for, and each kernel launch takes the host as
 long as a small kernel runs. So everything that may be recorded of all rows is computed in one
-captured graph on a stream of its own, and copied to the host in one piece. On a CPU requests are
+captured graph on its own stream, and copied to the host in one piece. On a CPU requests are
 computed one by one.
 """
 
@@ -35,7 +35,7 @@ from engine.trie.backend import TOP, NodeOutput
 
 ROWS = 64  # most rows that a captured graph computes: it keeps a copy of its inputs
 CAPTURED = 16  # most graphs, for the same reason
-PENDING = 8  # most copies under way: their inputs must stay alive
+PENDING = 8  # most pending copies: their inputs must stay alive
 ROW_BUCKET, PICK_BUCKET = 8, 16  # sizes are padded to these, because capturing a shape takes long
 
 _FIELDS = ("logits", "log_probs", "entropy", "varentropy", "top_tokens")  # of a `NodeOutput`

@@ -25,7 +25,7 @@ class RowProbabilities(NamedTuple):
     """The tokens to record for one row, and their probabilities at every stage in one flat list:
     for each token the model's own, then one after each stage."""
 
-    tokens: list[int]  # the picked, then the model's most probable, then the most probable at last
+    tokens: list[int]  # the picked ones, then the most probable before and after all stages
     log_probs: list[float]  # at least those of the picked tokens, (picked × (1 + stages))
     probs: list[float]  # (tokens × (1 + stages))
     noise: list[float] | None = None  # (tokens,) the random numbers of a draw, NaN = no draw here

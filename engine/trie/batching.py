@@ -1,7 +1,7 @@
 """Batches the requests of several callers into one forward pass.
 
-Callers on threads of their own come back after every pass. An early one waits a little for the
-callers of the last passes, because a pass for many takes hardly longer than a pass for one. If
+Each caller has its own thread and sends a request for every pass. An early one waits briefly for
+the callers of the last passes, because a pass for many takes hardly longer than a pass for one. If
 there is not room for all, each gets an equal share, and what a small request leaves goes to larger
 ones: a caller with one cell never waits for another's many branches.
 """
@@ -103,7 +103,7 @@ class PassBatching:
 
 
 def shares(jobs: Sequence[Job], room: int) -> list[tuple[Job, list[Cell]]]:
-    """Each job's share of a pass with room for so many cells: all it needs, or an equal part."""
+    """Each job's share of a pass of at most ``room`` cells: all its cells, or an equal part."""
     if len(jobs) == 1:
         return [(jobs[0], list(jobs[0].cells))]
     parts = []

@@ -49,7 +49,7 @@ class Cell:
         return cell
 
     def add_evaluated_child(self, token: int, slot: int) -> Cell:
-        """A new child for ``token`` that is evaluated already, at a slot of its own.
+        """A new child for ``token`` that is evaluated already, in its own slot.
 
         Later requests share it, unless another child for that token is alive.
         """

@@ -1,4 +1,4 @@
-"""A model's first layers as a model of their own, for drafts; weights and cache are shared."""
+"""A model's first layers as a draft model; weights and cache are shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluates cells on one backend for several callers, each on a thread of its own.
+"""Evaluates cells on one backend for several callers, each on its own thread.
 
 Callers share forward passes: the first to get the lock evaluates for all that wait. The last
 prompts stay evaluated.

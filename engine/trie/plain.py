@@ -37,7 +37,7 @@ class Plain:
         """Nothing to release."""
 
     def top(self, context: Any) -> Cell:
-        """A trie of its own for every context."""
+        """A separate trie for every context."""
         return top(context)
 
     def states(self, cell: Cell) -> Tensor:

@@ -32,7 +32,7 @@ class Draw(NamedTuple):
 
 STAGE = "watermark"  # the name of `WatermarkLogitsProcessor` among a distribution's processors
 
-# `WatermarkLogitsProcessor` tries so many of the most probable tokens, each on a list of its own.
+# `WatermarkLogitsProcessor` tries this many of the most probable tokens, each on its own list.
 SELFHASH_CANDIDATES = 40
 
 _CACHED = 400_000  # places cached for one key, about sixty megabytes
@@ -103,7 +103,7 @@ def is_green(processor: WatermarkLogitsProcessor, prefix: Sequence[int], token: 
     """Whether a token is on the green list that a processor draws after a prefix.
 
     None where the prefix is too short for the processor to draw one. The list is drawn again, with
-    a random generator of its own: the processor's may be in use.
+    another random generator: the processor's may be in use.
     """
     if len(prefix) < processor.context_width:
         return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from engine.errors import PlaygroundError
 from engine.trace import Step, Token, Trace
 
-NOISE_FACTOR = 8  # a near tie is within so many times the noise, a maximum over few tokens
+NOISE_FACTOR = 8  # a near tie is within this multiple of the noise, a maximum over few tokens
 RESOLUTION = 1e-4  # of gaps: a trace keeps five digits of a candidate's probability
 
 

@@ -52,7 +52,7 @@ class Lane:
         return accounting(self.trace) if self.trace else None
 
     def written(self, ms: float) -> int:
-        """The number of tokens so many ms after the start."""
+        """The number of tokens ``ms`` milliseconds after the start."""
         return sum(arrival <= ms for arrival in self.arrivals)
 
 

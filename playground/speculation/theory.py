@@ -86,7 +86,7 @@ class Theory:
 
 
 def expected_tokens(acceptance: float, length: float) -> float:
-    """The mean number of tokens from a round with so many drafted tokens."""
+    """The mean number of tokens from a round with ``length`` drafted tokens."""
     if acceptance >= 1:
         return length + 1
     kept: float = acceptance ** (length + 1)

@@ -60,7 +60,7 @@ def rate(count: int, of: int) -> Rate:
     if not of:
         return Rate(0, 0, 0.0, 0.0, 1.0)
     half = (1 - CONFIDENCE) / 2
-    # The shares at which so many, or so few, have a probability of ``half``.
+    # The shares at which a count this high, or this low, has a probability of ``half``.
     low = _solve(lambda share: binomial_tail(count, of, share) < half) if count else 0.0
     high = (
         _solve(lambda share: 1 - binomial_tail(count + 1, of, share) > half) if count < of else 1.0

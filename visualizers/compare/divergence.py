@@ -20,7 +20,7 @@ from visualizers.shared.runs import best_path, labels
 _BEFORE, _AFTER = 6, 10  # tokens shown before the first divergence and after the last
 _ROW, _COLUMN, _NARROW, _TOP, _BOTTOM = 86, 24, 8, 130, 60  # pixels
 _MAX_LABELLED = 80  # with more tokens than these, only those at divergences are labelled
-_MAX_TICKS = 14  # up to so many tokens, every position has a tick
+_MAX_TICKS = 14  # up to this many tokens, every position has a tick
 _LABEL_WIDTH = 34  # characters of a run's label
 
 
