@@ -205,9 +205,9 @@ def test_exact_probabilities_are_those_of_the_model(lab: Playground) -> None:
 def test_wrong_acceptance_rule_is_found(lab: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
     right = speculative.accept
 
-    def accept_always(run: Any, tokens: Any, p: Any, q: Any) -> Any:
+    def accept_always(run: Any, tokens: Any, p: Any, q: Any, nodes: Any) -> Any:
         """Wrong: uses the drafter's distribution as the model's."""
-        return right(run, tokens, torch.cat([q, p[len(q) :]]), q)
+        return right(run, tokens, torch.cat([q, p[len(q) :]]), q, nodes)
 
     monkeypatch.setattr(speculative, "accept", accept_always)
     found = counted_for(lab, BAD, draws=200, top_k=4, length=2)
