@@ -31,7 +31,7 @@ def detect(
     text: str | Sequence[int],
     *,
     scheme: str = "lefthash",
-    z_threshold: float = 3.0,
+    z_threshold: float = statistics.Z_THRESHOLD,
     ignore_repeated: bool = False,
     limits: Limits | None = None,
     **fields: Any,

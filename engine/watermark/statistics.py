@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch.distributions import Binomial
 
+# The default z-score above which a text counts as marked, as in transformers' `WatermarkDetector`.
+Z_THRESHOLD = 3.0
+
 MARKED, UNMARKED, TOO_SHORT = "marked", "not marked", "too short to say"
 
 

@@ -11,7 +11,7 @@ from engine.models import loading
 from engine.settings import Limits
 from engine.watermark import config, detector
 from engine.watermark.bayesian import bayesian
-from engine.watermark.statistics import MARKED, TOO_SHORT, UNMARKED
+from engine.watermark.statistics import MARKED, TOO_SHORT, UNMARKED, Z_THRESHOLD
 from playground.cli import arguments
 
 STATUS = {MARKED: 0, UNMARKED: 1, TOO_SHORT: 3}  # 2 is invalid input, as for every command
@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--scheme", default="lefthash", help=" or ".join(detector.SCHEMES))
     parser.add_argument(
-        "--z-threshold", type=float, default=3.0, metavar="Z", help="default %(default)s"
+        "--z-threshold", type=float, default=Z_THRESHOLD, metavar="Z", help="default %(default)s"
     )
     parser.add_argument(
         "--ignore-repeated", action="store_true", help="count each n-gram only once"

@@ -9,6 +9,7 @@ from typing import Any
 from engine.errors import PlaygroundError
 from engine.settings import Limits, Setting
 from engine.watermark import config as marks
+from engine.watermark.statistics import Z_THRESHOLD
 
 # Settings that a calibration sets itself.
 _RESERVED = ("max_new_tokens", "min_new_tokens", "seed", "watermarking_config")
@@ -20,7 +21,10 @@ _BOUNDS = (
         "keys", int, 3, "Number of keys under which human-written texts are scored.", low=1, high=50
     ),
     Setting("seed", int, 0, "Random seed.", low=0, high=2**62),
-    Setting("threshold", float, 4.0, "The z-score above which a text counts as marked.", low=-1000),
+    Setting(
+        *("threshold", float, Z_THRESHOLD, "The z-score above which a text counts as marked."),
+        low=-1000,
+    ),
     Setting("ignore_repeated", bool, True, "Count repeated n-grams once."),
 )
 
@@ -39,7 +43,7 @@ class CalibrationSpec:
     texts: int = 100
     length: int = 200
     lengths: tuple[int, ...] = (25, 50, 100, 150, 200)
-    threshold: float = 4.0
+    threshold: float = Z_THRESHOLD
     ignore_repeated: bool = True
     biases: tuple[float, ...] = (0.0, 1.0, 2.0, 4.0)
     others: int = 16

@@ -16,6 +16,7 @@ from engine.errors import PlaygroundError
 from engine.prompt import Chat
 from engine.settings import Limits, Setting
 from playground import generation_configs
+from playground.ui.shared.messages import warn
 
 TEXT, MESSAGE = PROMPT_KINDS = ("text to continue", "message to answer")
 
@@ -84,6 +85,13 @@ def _number(
     step = 1 if setting.kind is int else 0.01 if high - low >= 1 else 0.001
     # The value may be text from another strategy's control, and a default may exceed the limit.
     number = read(setting, common["value"])
+    if isinstance(number, int | float) and number != default and not low <= number <= high:
+        # A slider cannot show it. As text it stays as it was given, and a run is rejected.
+        common["label"] += f": {number:g} is out of range {_range(setting, limits)}"
+        common["value"] = as_text(number)
+        if "key" in common:
+            common["key"] = (*common["key"], "text")
+        return gr.Textbox(max_lines=1, **common)
     number = number if isinstance(number, int | float) else default
     common["value"] = max(low, min(number, high))
     return gr.Slider(low, high, step=step, **common)
@@ -129,13 +137,27 @@ def shown(setting: Setting, value: Any) -> Any:
 
 
 def fitting(field: Any, value: Any, default: Any) -> Any:
-    """A value from a link if the field can show it, else the default."""
+    """A value from a link if the field can show it, else the nearest one or the default; a warning
+    says so."""
+    if value is None:
+        return default
     if isinstance(field, gr.Slider):
-        number = type(value) in (int, float)
-        return max(field.minimum, min(value, field.maximum)) if number else default
-    if isinstance(field, gr.Dropdown | gr.Radio):
-        return value if value in [choice for _, choice in field.choices] else default
-    return value if type(value) in _TYPES[type(field)] else default
+        fits = type(value) in (int, float)
+        used = max(field.minimum, min(value, field.maximum)) if fits else default
+        allowed = f"a number from {field.minimum:g} to {field.maximum:g}"
+    elif isinstance(field, gr.Dropdown | gr.Radio):
+        choices = [choice for _, choice in field.choices]
+        used = value if value in choices else default
+        allowed = "one of " + ", ".join(map(as_text, choices))
+    else:
+        used = value if type(value) in _TYPES[type(field)] else default
+        allowed = "a value of another type"
+    if used != value:
+        warn(
+            f"The link sets {field.label} to {as_text(value)}; it must be {allowed}. "
+            f"{as_text(used)} is used instead."
+        )
+    return used
 
 
 def read(setting: Setting, shown: Any) -> Any:

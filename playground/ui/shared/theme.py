@@ -25,7 +25,7 @@ def theme_options(styles: Iterable[str]) -> dict[str, Any]:
     return {
         "theme": _theme(),
         "css_paths": [assets.path(name) for name in (*_STYLES, *styles)],
-        "js": assets.listener("shared/web/combobox_focus.js", "keepComboboxFocus"),
+        "js": assets.listener("shared/web/fields.js", "improveFields"),
         "head": assets.preloads(),
         "app_kwargs": {
             "routes": [assets.route()],

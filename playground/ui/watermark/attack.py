@@ -11,13 +11,14 @@ import gradio as gr
 
 from engine.watermark import detector as watermark
 from engine.watermark.detection import Detection
-from engine.watermark.statistics import Score
+from engine.watermark.statistics import Z_THRESHOLD, Score
 from playground.ui.shared import html
 from playground.ui.shared.comparison import Comparison
 from playground.ui.shared.events import EVERY, QUICK, Updates, Values, visitor
 from playground.ui.shared.jobs import JOB, JobControls, Jobs, Report, job_controls
 from playground.ui.shared.pages import App, ComparisonEvents
 from playground.ui.watermark import texts
+from playground.ui.watermark.detector_settings import THRESHOLD_HELP
 from playground.ui.watermark.texts import WatermarkedText
 from playground.watermarks.attacks import apply as attacks
 from playground.watermarks.attacks.apply import ATTACKS, Point
@@ -119,7 +120,9 @@ def build_attack(app: App) -> AttackSection:
             elem_id="attack-strength",
         )
         seed = gr.Number(0, precision=0, minimum=0, label="Seed", elem_id="attack-seed")
-        threshold = gr.Number(3.0, label="z threshold", elem_id="attack-threshold")
+        threshold = gr.Number(
+            Z_THRESHOLD, label="z threshold", info=THRESHOLD_HELP, elem_id="attack-threshold"
+        )
         seeds = gr.Slider(1, 8, value=5, step=1, label="Seeds per strength", elem_id="attack-seeds")
         once = gr.Checkbox(False, label="Count repeated n-grams once", elem_id="attack-once")
     about = gr.Markdown(_about(_FIRST), elem_id="attack-about", elem_classes="summary")

@@ -13,11 +13,13 @@ import gradio as gr
 from engine.errors import PlaygroundError
 from engine.settings import Limits
 from engine.watermark import config
+from engine.watermark.statistics import Z_THRESHOLD
 from playground.ui.shared import browser, html
 from playground.ui.shared.events import QUICK, Updates, Values, visitor
 from playground.ui.shared.jobs import JOB, JobControls, Jobs, Report, job_controls, loaded_lab
 from playground.ui.shared.messages import shows_errors
 from playground.ui.shared.pages import App
+from playground.ui.watermark.detector_settings import THRESHOLD_HELP
 from playground.watermarks import roc
 from playground.watermarks.calibrate import calibrate
 from playground.watermarks.calibration_result import AtLength, Calibration, Progress
@@ -132,7 +134,7 @@ def build_calibrate(app: App) -> CalibrateSection:
         ratio = _number("ratio", "Green list ratio", 0.25)
         texts = _number("texts", "Watermarked texts", 20)
         length = _number("length", "Tokens per text", 100)
-        threshold = _number("threshold", "z threshold", 4.0)
+        threshold = _number("threshold", "z threshold", Z_THRESHOLD, THRESHOLD_HELP)
         biases = gr.Textbox(
             "0, 1, 4",
             label="Other biases, to compare perplexity",
@@ -161,9 +163,9 @@ def build_calibrate(app: App) -> CalibrateSection:
     )
 
 
-def _number(id: str, label: str, value: float) -> gr.Number:
+def _number(id: str, label: str, value: float, info: str | None = None) -> gr.Number:
     whole = 0 if isinstance(value, int) else None
-    return gr.Number(value, precision=whole, label=label, elem_id=f"calibrate-{id}")
+    return gr.Number(value, precision=whole, label=label, info=info, elem_id=f"calibrate-{id}")
 
 
 def _calibrate(

@@ -12,6 +12,7 @@ from gradio.components import Component
 
 from engine.settings import Limits, Setting
 from engine.watermark import config as marks
+from engine.watermark.statistics import Z_THRESHOLD, normal_tail
 from playground.ui.shared.controls import as_text, control, read, shown
 from playground.ui.shared.events import Updates, Values
 
@@ -28,6 +29,12 @@ _SCHEMES = [
     ("selfhash: green lists", "selfhash"),
     ("synthid: tournament sampling", "synthid"),
 ]
+# Of the field in which a threshold is set.
+THRESHOLD_HELP = (
+    "The z-score above which a text counts as marked. By default "
+    f"{Z_THRESHOLD:g}, as in transformers: about 1 in {round(1 / normal_tail(Z_THRESHOLD), -1):g} "
+    "unmarked texts exceeds it by chance."
+)
 _KEY_OFFSET = 7919  # added for another key
 
 
@@ -124,10 +131,10 @@ def build_detector_settings(limits: Limits) -> DetectorSettings:
         )
         threshold = gr.Slider(
             *(0, 12),
-            value=3.0,
+            value=Z_THRESHOLD,
             step=0.1,
             label="z_threshold",
-            info="The z-score above which a text counts as marked.",
+            info=THRESHOLD_HELP,
             interactive=True,
             elem_id="detect-z_threshold",
         )

@@ -17,6 +17,7 @@ from engine.errors import PlaygroundError
 from engine.trace import Trace, Update
 from engine.watermark import detector as watermark
 from engine.watermark.detection import Detection
+from engine.watermark.statistics import Z_THRESHOLD
 from playground import Playground
 from playground.stopping import Stopped
 from playground.ui.shared import html
@@ -33,7 +34,6 @@ _DESCRIPTION = (
     "the key can."
 )
 _LENGTH = 50  # tokens of each text
-_THRESHOLD = 3.0
 _MAX_JOBS = 4
 _BIASES = [("bias 4: strong", 4.0), ("bias 2: default", 2.0), ("bias 1: weak", 1.0)]
 _SIDES = ("A", "B")
@@ -104,7 +104,7 @@ class GuessSection:
                 raise PlaygroundError("this round is over; start a new one")
             lab = self.app.labs.lab(round.model)
             found = [
-                watermark.detect(lab.model, ids, z_threshold=_THRESHOLD, limits=lab.limits)
+                watermark.detect(lab.model, ids, z_threshold=Z_THRESHOLD, limits=lab.limits)
                 for ids in round.texts
             ]
             now = Score(score.right + (side == round.marked), score.rounds + 1)
@@ -230,7 +230,7 @@ def _verdict(found: list[Detection], marked: int, guessed: int) -> str:
         ]
         for place, (side, one) in enumerate(zip(_SIDES, found, strict=True))
     ]
-    head = ("", "z", "exact p", f"verdict at z > {_THRESHOLD:g}", "green tokens")
+    head = ("", "z", "exact p", f"verdict at z > {Z_THRESHOLD:g}", "green tokens")
     texts = "".join(
         html.tokens(side, [(token.text, token.verdict) for token in one.tokens])
         for side, one in zip(_SIDES, found, strict=True)

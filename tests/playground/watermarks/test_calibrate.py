@@ -1,6 +1,7 @@
 """Calibrations: rates against direct counts, scores against the detector."""
 
 import csv
+import inspect
 import io
 import json
 import math
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from engine.errors import PlaygroundError
 from engine.watermark import detector as watermark
+from engine.watermark.statistics import Z_THRESHOLD
 from playground import Playground
 from playground.cli.main import main
 from playground.watermarks import roc, text_generation
@@ -152,8 +154,8 @@ def test_rates_and_costs_agree_with_the_scores(small):
     last = small.by_length[-1]
     own = [sample.scores[-1] for sample in small.marked if sample.bias == 2.0]
     null = [sample.scores[-1] for sample in small.human]
-    assert last.found.count == sum(score > 4 for score in own) and last.found.of == 20
-    assert last.false_alarms.count == sum(score > 4 for score in null)
+    assert last.found.count == sum(score > small.threshold for score in own) and last.found.of == 20
+    assert last.false_alarms.count == sum(score > small.threshold for score in null)
     assert last.auc == roc.auc(null, own) and small.roc == roc.roc(null, own)
     assert small.power[-1] == last.found.share
     assert [found.bias for found in small.costs] == [0.0, 2.0, 5.0]
@@ -304,3 +306,8 @@ def test_calibrate_command_prints_a_table_and_writes_files(lab, monkeypatch, tmp
     for wrong, words in (("--scheme=left", "unknown scheme"), ("--lengths=1.5", "--lengths is")):
         assert main(["calibrate", wrong]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_detection_and_calibration_have_the_same_default_threshold() -> None:
+    of_detect = inspect.signature(watermark.detect).parameters["z_threshold"].default
+    assert of_detect == CalibrationSpec().threshold == Z_THRESHOLD

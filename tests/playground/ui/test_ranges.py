@@ -1,0 +1,49 @@
+"""Numbers out of range, typed or from a link: a message says so."""
+
+import pytest
+
+from playground.ui.compare import links
+from tests.playground.ui.browsing import opened, ready, said, served, wait
+
+MODEL = "stories15m"  # starts fast
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    log = tmp_path_factory.mktemp("server") / "log"
+    with served(["app.py", "--port", "{port}", "--model", MODEL], log) as address:
+        yield address
+
+
+def link(**state):
+    return "?__theme=light#s=" + links.encode(links.State(MODEL, "Once upon a time", **state))
+
+
+def test_a_typed_number_out_of_range_is_named(browser, address):
+    with opened(browser, address, link(cards=(("sample", {}),))) as page:
+        ready(page)
+        field = page.locator("[id^=card-][id$=-top_p] input[type=number]")
+        field.fill("2")
+        field.press("Tab")
+        note = page.locator(".out-of-range")
+        assert note.inner_text() == "2 is out of range: it must be from 0 to 1. 1 is used instead."
+        wait(lambda: field.input_value() == "1")
+        field.fill("0.5")
+        field.press("Tab")
+        note.wait_for(state="detached")
+        assert field.input_value() == "0.5"
+
+
+def test_a_link_with_a_number_out_of_range_shows_it_and_a_run_is_rejected(browser, address):
+    with opened(browser, address, link(cards=(("sample", {"top_p": 2}),))) as page:
+        ready(page)
+        field = page.locator("[id^=card-][id$=-top_p]")
+        field.get_by_text("top_p: 2 is out of range (from 0 to 1)").wait_for()
+        assert field.locator("input, textarea").input_value() == "2"
+        page.click("#run")
+        said(page, "top_p is 2")
+
+
+def test_a_link_with_a_shared_number_out_of_range_names_the_one_that_is_used(browser, address):
+    with opened(browser, address, link(shared={"max_new_tokens": 100_000})) as page:
+        said(page, "The link sets max_new_tokens to 100000")
