@@ -40,7 +40,7 @@ _SYNTHID = json.dumps({"ngram_len": 5, "keys": [654, 400, 836, 123, 340, 443, 59
 FIRST = Preset(
     "The most probable text repeats itself",
     "Greedy decoding and beam search maximise probability and soon repeat themselves; sampling "
-    "rarely does. Yellow tokens have a high probability.",
+    "rarely does. The background of each token shows its probability.",
     "I love my cat because",
     (
         ("greedy", {}),
@@ -88,8 +88,8 @@ PRESETS = (
     ),
     Preset(
         "Certain and uncertain steps",
-        "Where entropy is low, sampling gives the same tokens as greedy decoding. Where it is high "
-        "(dark), they differ: the days of the week are certain, what follows is not.",
+        "Where entropy is low, sampling gives the same tokens as greedy decoding. Where it is "
+        "high, they differ: the days of the week are certain, what follows is not.",
         "The days of the week are Monday, Tuesday, Wednesday,",
         (("greedy", {}), ("sample", {"top_k": 0})),
         max_new_tokens=28,

@@ -44,7 +44,7 @@ function meaning(name, channel, missing) {
   if (stops && ends) {
     const ramp = make("span", "ramp");
     ramp.setAttribute("role", "img");
-    ramp.setAttribute("aria-label", `from dark purple, ${ends[0]}, to yellow, ${ends[1]}`);
+    ramp.setAttribute("aria-label", `colour scale from ${ends[0]} to ${ends[1]}`);
     ramp.append(...stops.map((stop) => tinted(make("i"), stop)));
     parts.push(make("span", "ends", ends[0]), ramp, make("span", "ends", ends[1]));
   }

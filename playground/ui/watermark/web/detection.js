@@ -21,7 +21,7 @@ import { counted } from "../../shared/web/format.js";
  */
 
 const KINDS = {
-  green: ["green", "red", "not scored"],
+  green: ["on the green list", "not on the green list", "not scored"],
   layered: ["g-values above chance", "not above chance", "not scored"],
 };
 
