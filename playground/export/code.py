@@ -36,7 +36,7 @@ def code(
         return Program(lab.model, request, comparison.prompt.prefix).text(prompt)
     lines = textwrap.wrap(f"{reason}; this program uses the playground.", WIDTH - 2)
     comment = "".join(f"# {line}\n" for line in lines)
-    return f"{comment}{python_api(lab, prompt, [choice], prefix=prefix, **shared)}"
+    return f"{comment}#\n{python_api(lab, prompt, [choice], prefix=prefix, **shared)}"
 
 
 def python_api(
@@ -63,7 +63,7 @@ def python_api(
         assigned("traces", compare),
         *_print(requests),
     ]
-    return str(imports) + "\n".join(lines) + "\n"
+    return imports.needs + str(imports) + "\n".join(lines) + "\n"
 
 
 def _why_not_transformers(request: Request) -> str | None:

@@ -9,10 +9,19 @@ from pprint import pformat
 from types import FunctionType
 from typing import Any
 
+import transformers
+
 from engine.errors import PlaygroundError
 
 WIDTH = 88
 _PACKAGES = ("torch", "transformers")  # installed packages are imported before our own
+_OURS = ("engine", "playground", "strategies")
+# The first lines of a program: what it needs to run anywhere.
+_NEEDS_PACKAGES = f"# Needs: pip install torch transformers=={transformers.__version__}"
+_NEEDS_REPOSITORY = """\
+# Needs the repository of the Decoding Playground: run `pip install -r requirements.txt`
+# in its folder, then this program with that folder in PYTHONPATH, for example
+#   PYTHONPATH=decoding-playground python program.py"""
 
 
 class Code(str):
@@ -70,6 +79,12 @@ class Imports:
             )
         self.add(module, name)
         return Code(name)
+
+    @property
+    def needs(self) -> str:
+        """A comment that says how to get the imported packages."""
+        ours = any(module.partition(".")[0] in _OURS for module in self._names)
+        return (_NEEDS_REPOSITORY if ours else _NEEDS_PACKAGES) + "\n\n"
 
     def __str__(self) -> str:
         packages = sorted(self._names.keys() & set(_PACKAGES), key=self._order)

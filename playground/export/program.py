@@ -76,7 +76,8 @@ class Program:
             self._print(),
         ]
         texts = ["\n".join(block) for block in blocks]
-        return str(self._imports) + "\n\n".join(filter(None, texts)) + "\n"
+        head = self._imports.needs + str(self._imports)
+        return head + "\n\n".join(filter(None, texts)) + "\n"
 
     def _load(self, name: str, model: str = "model", tokenizer: str = "tokenizer") -> Iterator[str]:
         path = Path(name).expanduser()

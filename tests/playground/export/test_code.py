@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import os
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,13 @@ from uuid import uuid4
 
 import pytest
 import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import GenerationConfig, SynthIDTextWatermarkingConfig, WatermarkingConfig
 
 from engine.models import loading as models
+from engine.models.embedded import CACHE_VARIABLE
 from engine.settings import Limits
 from playground import Playground, PlaygroundError
 from playground.export.code import code, python_api
@@ -313,6 +316,64 @@ def test_programs_run_in_a_new_process(embedded):
             [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True
         )
         assert done.stdout == f"{trace.text}\n", done.stderr
+
+
+def run_in(folder: Path, program: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a folder of its own, with no other variables than these."""
+    folder.joinpath("program.py").write_text(program, encoding="utf-8")
+    kept = {
+        name: os.environ[name] for name in ("PATH", "HOME", CACHE_VARIABLE) if name in os.environ
+    }
+    return subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=folder,
+        env={**kept, **variables},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_program_in_plain_transformers_runs_in_an_empty_folder(tmp_path):
+    model = tiny("llama")
+    model.module.save_pretrained(tmp_path / "model")
+    model.tokenizer.save_pretrained(tmp_path / "model")
+    lab = Playground(str(tmp_path / "model"))
+    choice = ("sample", {"top_k": 20})
+    [trace] = lab.compare("a few words", [choice], max_new_tokens=8, seed=3)
+    program = code(lab, "a few words", choice, max_new_tokens=8, seed=3)
+    assert program.startswith(
+        f"# Needs: pip install torch transformers=={transformers.__version__}\n"
+    )
+    assert not any(name in program for name in ("playground", "engine", "strategies"))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = run_in(empty, program)
+    assert done.stdout == f"{trace.text}\n", done.stderr
+
+
+def test_a_program_with_the_playground_runs_in_an_empty_folder_as_its_first_lines_say(
+    embedded, tmp_path
+):
+    shared = {"max_new_tokens": 4}
+    [trace] = embedded.compare(PROMPT, ["contrastive_search"], **shared)
+    for number, program in enumerate(
+        (
+            code(embedded, PROMPT, "contrastive_search", **shared),
+            python_api(embedded, PROMPT, ["contrastive_search"], **shared),
+        )
+    ):
+        head = program.split("\n\n")[0]
+        assert "pip install -r requirements.txt" in head and "PYTHONPATH=" in head
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        done = run_in(folder, program, PYTHONPATH=str(REPOSITORY))
+        assert done.stdout == f"{trace.text}\n", done.stderr
+
+
+def test_a_program_that_needs_the_playground_and_says_why_names_both_first(embedded):
+    program = code(embedded, PROMPT, ("speculative", {"do_sample": True}), max_new_tokens=4)
+    head = program.split("\n\n")[0]
+    assert head.startswith("# With drafts") and "pip install -r requirements.txt" in head
 
 
 def test_trained_draft_model_works_in_plain_transformers(linted, embedded, run):
