@@ -116,6 +116,7 @@ def _evaluate(lives: Sequence[_LiveRun]) -> _Evaluated:
 def _send(evaluated: _Evaluated) -> None:
     """Send every strategy its evaluated nodes."""
     answers: dict[_LiveRun, Any] = {}
+    new: dict[_LiveRun, dict[Evaluator, list[Cell]]] = {}
     for live, cells in evaluated.cells.items():
         if not live.continuations:  # the run failed while its trace was written
             continue
@@ -125,27 +126,41 @@ def _send(evaluated: _Evaluated) -> None:
             )
             for (node, *tokens), cell in zip(live.continuations, cells, strict=True)
         ]
-        evaluated_nodes = _count_nodes(live.continuations, cells)
-        for evaluator, count in evaluated_nodes.items():
-            live.run.charge(evaluator, count)
-        answers[live], live.idle = nodes, not evaluated_nodes
+        new[live] = _new_cells(live.continuations, cells)
+        for evaluator, own in new[live].items():
+            live.run.charge(evaluator, len(own))
+        answers[live], live.idle = nodes, not new[live]
+    _divide(new)
     _resume(answers)
 
 
-def _count_nodes(
+def _new_cells(
     continuations: Sequence[Continuation], cells: Sequence[Cell]
-) -> Counter[Evaluator]:
-    """How many nodes each model evaluates for a run: those of common paths count once, and a
+) -> dict[Evaluator, list[Cell]]:
+    """The cells that each model evaluates for a run: those of common paths count once, and a
     continuation without tokens is free."""
-    counts: Counter[Evaluator] = Counter()
+    new: dict[Evaluator, list[Cell]] = {}
     seen: set[tuple[Node, Cell]] = set()
     for (node, *_), end in zip(continuations, cells, strict=True):
         cell: Cell | None = end
         while cell is not None and cell is not node.cell and (node, cell) not in seen:
             seen.add((node, cell))
-            counts[node.evaluator] += 1
+            new.setdefault(node.evaluator, []).append(cell)
             cell = cell.parent
-    return counts
+    return new
+
+
+def _divide(new: Mapping[_LiveRun, Mapping[Evaluator, Sequence[Cell]]]) -> None:
+    """Divide the cells of each model's pass among the runs: one that several runs need counts for
+    each of them in equal parts."""
+    needed: dict[Evaluator, dict[_LiveRun, set[Cell]]] = defaultdict(dict)
+    for live, of_models in new.items():
+        if own := of_models.get(live.run.evaluator):
+            needed[live.run.evaluator][live] = set(own)
+    for of_runs in needed.values():
+        users = Counter(cell for cells in of_runs.values() for cell in cells)
+        for live, cells in of_runs.items():
+            live.run.recorder.add_part(sum(1 / users[cell] for cell in cells), len(users))
 
 
 def _resume(answers: Mapping[_LiveRun, Any]) -> None:

@@ -358,9 +358,10 @@ class Run:
     def start(self, *, only_run: bool = False) -> None:
         """Evaluate the prompt, also with the draft model; ``only_run``: no other runs beside it."""
         self._only_run = only_run
-        for source in filter(None, (self._source, self._drafts)):
-            if tokens := source.evaluate_prompt():
-                self.charge(source.evaluator, tokens)
+        if tokens := self._source.evaluate_prompt():
+            self.recorder.charge_prompt(tokens)
+        if self._drafts and (tokens := self._drafts.evaluate_prompt()):
+            self.charge(self._drafts.evaluator, tokens)
         self.root = self._source.root
         if self._drafts:
             self.draft = DraftModel(self._drafts, self._source)
@@ -374,6 +375,11 @@ class Run:
         """Add one forward pass to the cost of the current tick."""
         drafting = evaluator is not self._source.evaluator
         self.recorder.charge(int(not drafting), nodes, int(drafting))
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """That of the model."""
+        return self._source.evaluator
 
     def exclude_time(self, seconds: float) -> None:
         """Leave out time in which the run was paused."""

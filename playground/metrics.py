@@ -39,11 +39,26 @@ class RunMetrics:
     not applicable or not captured."""
 
     tokens: int = _figure("tokens", "Tokens of the best text.", "tokens")
-    seconds: float = _figure("seconds", "Duration of the run, side by side with the others.", "s")
+    seconds: float = _figure(
+        "seconds",
+        "Duration of the run; columns run in the same passes, so this includes the time of the "
+        "others' tokens in them.",
+        "s",
+    )
+    first_token_seconds: float | None = _figure(
+        "first token",
+        "Time until the first token was chosen: preparation and the pass over the prompt, which "
+        "all columns share.",
+        "s",
+    )
     tokens_per_second: float | None = _figure(
         "tokens/s", "Tokens of the best text per second of the run.", "tokens/s"
     )
-    forward_passes: int = _figure("forward passes", "Calls of the model for this run.", "calls")
+    forward_passes: int = _figure(
+        "forward passes",
+        "Calls of the model for this run; the call for the prompt is made once for all columns.",
+        "calls",
+    )
     draft_passes: int = _figure(
         "draft passes", "Calls of a draft model, or of the model's first layers.", "calls"
     )
@@ -51,6 +66,19 @@ class RunMetrics:
         "tokens evaluated",
         "Tokens that models processed for this run, discarded ones included.",
         "tokens",
+    )
+    prompt_nodes: int | None = _figure(
+        "prompt tokens evaluated",
+        "Tokens of the prompt that were evaluated for this run; 0 where another column or an "
+        "earlier run evaluated them.",
+        "tokens",
+    )
+    pass_share: float | None = _figure(
+        "share of the passes",
+        "This run's share of the tokens in the model's passes after the prompt's: a token that "
+        "several columns need is divided among them, and since the time of a pass does not grow in "
+        "proportion to its tokens, this is not a share of the time.",
+        "share",
     )
     captured: int = _figure(
         "tokens captured",
@@ -120,10 +148,13 @@ def run_metrics(trace: Trace) -> RunMetrics:
     return RunMetrics(
         tokens=len(ids),
         seconds=trace.seconds,
+        first_token_seconds=_first_token(trace),
         tokens_per_second=len(ids) / trace.seconds if trace.seconds else None,
         forward_passes=trace.forward_passes,
         draft_passes=trace.draft_passes,
         nodes=trace.nodes,
+        prompt_nodes=_prompt_nodes(trace),
+        pass_share=_pass_share(trace),
         captured=len(logs),
         mean_log_probability=mean_log,
         perplexity=_perplexity(mean_log),
@@ -139,6 +170,27 @@ def run_metrics(trace: Trace) -> RunMetrics:
         stop=trace.stop.rule,
         detail=trace.stop.detail,
     )
+
+
+def _first_token(trace: Trace) -> float | None:
+    before = 0.0
+    for tick in trace.ticks:
+        if tick.decided_ms is not None:
+            return (before + tick.decided_ms) / 1000
+        before += tick.ms
+    return None
+
+
+def _prompt_nodes(trace: Trace) -> int | None:
+    known = [tick.prompt_nodes for tick in trace.ticks if tick.prompt_nodes is not None]
+    return sum(known) if known else None
+
+
+def _pass_share(trace: Trace) -> float | None:
+    """None where the run had all passes for itself or their tokens were not captured."""
+    every = sum(tick.pass_nodes or 0 for tick in trace.ticks)
+    own = sum(tick.own_nodes or 0 for tick in trace.ticks)
+    return own / every if own < every else None
 
 
 def _mean(numbers: Collection[float]) -> float | None:
@@ -194,9 +246,11 @@ def headline(trace: Trace) -> list[tuple[str, str, str]]:
     shown = {
         "tokens": _count(found.tokens),
         "seconds": f"{found.seconds:.2f}",
+        "first_token_seconds": _decimal(found.first_token_seconds, 2),
         "tokens_per_second": _decimal(found.tokens_per_second, 1),
-        "forward_passes": _count(found.forward_passes),
+        "forward_passes": _passes(found),
         "draft_passes": _count(found.draft_passes) if found.draft_passes else None,
+        "pass_share": _share_of_passes(trace, found.pass_share),
         "accepted": None
         if found.drafted is None
         else f"{found.accepted:,} of {found.drafted:,} drafted",
@@ -217,6 +271,22 @@ def headline(trace: Trace) -> list[tuple[str, str, str]]:
         for name, value in shown.items()
         if value is not None
     ]
+
+
+def _passes(found: RunMetrics) -> str:
+    """The forward passes, that of the prompt apart."""
+    if not found.prompt_nodes:
+        return _count(found.forward_passes)
+    return f"{_count(found.forward_passes - 1)} + 1 for the prompt"
+
+
+def _share_of_passes(trace: Trace, share: float | None) -> str | None:
+    """The share, and the tokens per pass that it stands for."""
+    shared = [tick for tick in trace.ticks if tick.pass_nodes]
+    if share is None or not shared:
+        return None
+    every = sum(tick.pass_nodes or 0 for tick in shared) / len(shared)
+    return f"{share:.0%} ({share * every:.1f} of {every:.1f} tokens per pass)"
 
 
 def _count(number: int) -> str:

@@ -97,6 +97,8 @@ class Recorder:
         self._tips: list[int] = []
         self._ticks: list[Tick] = []
         self._cost = (0, 0, 0)
+        self._part = (0.0, 0)  # this run's part of the nodes of shared passes, and all of them
+        self._prompt_nodes = 0
         self._clock = time.perf_counter()
         self._decided: float | None = None  # when the first token of the tick was picked
         self._ending: tuple[tuple[Sequence, ...], Stop, str | None] | None = None
@@ -144,6 +146,16 @@ class Recorder:
         passes, before, drafts = self._cost
         self._cost = (passes + forward_passes, before + nodes, drafts + draft_passes)
 
+    def charge_prompt(self, nodes: int) -> None:
+        """Add the model's pass over the prompt to the cost of the current tick."""
+        self.charge(1, nodes)
+        self._prompt_nodes += nodes
+
+    def add_part(self, own: float, of_all: int) -> None:
+        """Add this run's part of the nodes of a pass that several runs share."""
+        part, every = self._part
+        self._part = (part + own, every + of_all)
+
     def end_tick(self, *, waited: bool = False) -> None:
         """End the current tick; one in which the run only waited is merged into the next."""
         if waited and not self._changed and self._ending is None:
@@ -152,8 +164,11 @@ class Recorder:
         passes, nodes, drafts = self._cost
         ms = round((now - self._clock) * 1000, 3)
         decided = self._decided and round((self._decided - self._clock) * 1000, 3)
-        self._ticks.append(Tick(passes, nodes, ms, drafts, decided))
+        own, every = self._part
+        shared = (self._prompt_nodes, every, round(own, 3))
+        self._ticks.append(Tick(passes, nodes, ms, drafts, decided, *shared))
         self._cost, self._clock, self._decided = (0, 0, 0), now, None
+        self._part, self._prompt_nodes = (0.0, 0), 0
 
     def exclude_time(self, seconds: float) -> None:
         """Exclude a pause from the current tick."""

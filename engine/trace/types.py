@@ -121,6 +121,12 @@ class Tick:
     the comparison. ``decided_ms`` is the part of it until the first token was picked: what follows
     is the strategy's own work, for example drafting. None where no token was picked, and in traces
     of earlier versions.
+
+    The runs of a comparison share the model's passes. ``pass_nodes`` counts the tokens that the
+    model evaluated in this round for all of them, ``own_nodes`` this run's part: a token that
+    several runs need is divided among them. ``prompt_nodes`` are the tokens of the prompt that this
+    run evaluated; it is 0 for runs that find it evaluated. All three are None in traces of earlier
+    versions.
     """
 
     forward_passes: int
@@ -128,6 +134,9 @@ class Tick:
     ms: float
     draft_passes: int = 0
     decided_ms: float | None = None
+    prompt_nodes: int | None = None
+    pass_nodes: int | None = None
+    own_nodes: float | None = None
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,29 @@ def test_a_tick_is_one_pass_for_all_runs(passes: Callable[[Playground], list[int
     assert max(sizes[1:]) <= 1 + 2 + 1 + 4 + 3
 
 
+def test_the_tokens_of_a_pass_are_divided_among_the_runs(
+    passes: Callable[[Playground], list[int]],
+) -> None:
+    lab = Playground(tiny("llama"))
+    sizes = passes(lab)
+    runs = ["greedy", "greedy", ("beam_search", {"num_beams": 4})]
+    traces = lab.compare("one two", runs, max_new_tokens=8, min_new_tokens=8)
+    assert [trace.ticks[0].prompt_nodes for trace in traces] == [len("one two"), 0, 0]
+    for number, size in enumerate(sizes[1:], 1):
+        ticks = [trace.ticks[number] for trace in traces]
+        assert {tick.pass_nodes for tick in ticks} == {size}
+        assert sum(tick.own_nodes or 0 for tick in ticks) == pytest.approx(size, abs=0.01)
+        assert ticks[0].own_nodes == ticks[1].own_nodes  # the same text: half of each token
+        assert (ticks[0].own_nodes or 0) <= 0.5
+
+
+def test_a_run_alone_has_the_whole_pass() -> None:
+    lab = Playground(tiny("llama"))
+    [trace] = lab.compare("one two", [("beam_search", {"num_beams": 4})], max_new_tokens=8)
+    assert all(tick.own_nodes == tick.pass_nodes for tick in trace.ticks)
+    assert [tick.pass_nodes for tick in trace.ticks[1:]] == [4] * (len(trace.ticks) - 1)
+
+
 def test_equal_continuations_are_evaluated_once(passes: Callable[[Playground], list[int]]) -> None:
     lab = Playground(tiny("llama"))
     sizes = passes(lab)

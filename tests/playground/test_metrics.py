@@ -159,6 +159,26 @@ def test_headline_shows_only_metrics_with_a_value(greedy_trace, failed_trace):
     assert all(helps[name] == help for name, _, help in headline(greedy_trace))
 
 
+def test_headline_shows_the_share_of_the_passes_and_the_prompt_apart(greedy_trace):
+    first = Tick(1, 8, 300.0, decided_ms=290.0, prompt_nodes=8, pass_nodes=0, own_nodes=0.0)
+    later = Tick(1, 3, 100.0, decided_ms=90.0, prompt_nodes=0, pass_nodes=10, own_nodes=2.5)
+    trace = replace(greedy_trace, ticks=(first, later, later))
+    metrics = run_metrics(trace)
+    assert (metrics.first_token_seconds, metrics.prompt_nodes) == (0.29, 8)
+    assert metrics.pass_share == 0.25
+    found = {name: value for name, value, _ in headline(trace)}
+    assert found["first token"] == "0.29"
+    assert found["forward passes"] == "2 + 1 for the prompt"
+    assert found["share of the passes"] == "25% (2.5 of 10.0 tokens per pass)"
+
+
+def test_a_run_alone_and_a_trace_of_an_earlier_version_have_no_share(greedy_trace):
+    alone = Tick(1, 1, 100.0, prompt_nodes=0, pass_nodes=3, own_nodes=3.0)
+    assert run_metrics(replace(greedy_trace, ticks=(alone,))).pass_share is None
+    earlier = run_metrics(greedy_trace)
+    assert (earlier.pass_share, earlier.prompt_nodes, earlier.first_token_seconds) == (None,) * 3
+
+
 def test_headline_shows_drafts_and_tokens_not_captured(greedy_trace):
     fates = ("accepted", "rejected", "ignored", "ignored", "bonus")
     trace = noted(greedy_trace, [{"verdict": fate} for fate in fates])
