@@ -154,6 +154,30 @@ def equal():
     yield from empty(1, 2)
 
 
+def wide(turn, beams=16, length=40):
+    """A beam search in which beams overtake each other; it waits before its last step."""
+    given = step(0, None, " a").distribution
+    steps, running = [], [None]
+    for tick in range(length):
+        if tick == length - 1:
+            yield Update(1, tuple(steps), running[0])
+            turn(1)
+        begun = len(steps)
+        for place in range(2 * beams):
+            parent = running[(place * place) % len(running) if place else 0]
+            event = "pruned" if place >= beams else "chosen"
+            id = begun + place
+            steps.append(replace(step(id, parent, f" w{id}", event=event), distribution=given))
+        running = list(range(begun, begun + beams))
+    path, at = [], running[0]
+    while at is not None:
+        path.insert(0, at)
+        at = steps[at].parent
+    ended = trace("beam_search", steps, [path], Stop("length"), (-0.1,))
+    yield Update(1, tuple(steps[begun:]), running[0], ended)
+    yield from empty(0, 2)
+
+
 def forked():
     """A run of one token."""
     steps = [step(0, None, " anew")]
@@ -224,6 +248,7 @@ class Lab:
             "forever": lambda: forever(stop),
             "equal": equal,
             "writing": writing,
+            "wide": lambda: wide(self._turn),
         }
         return scripts[prompt]()
 

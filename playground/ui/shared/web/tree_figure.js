@@ -13,7 +13,9 @@ const ROW = 30;
 const TOP = 30; // height of the ruler
 const PILL = 24; // height of a node
 const CHARACTER = 7.25; // width
-const MARGIN = 300; // around the visible part
+const MARGIN = 240; // px around the visible part that are drawn
+const BATCH = 200; // px to scroll before more is drawn
+const FAR = 0.55; // the zoom below which labels are too small to read
 
 /** @type {Record<string, string>} */
 export const GLYPHS = {
@@ -59,6 +61,10 @@ export class TreeFigure {
     this.nodes = new Map();
     /** @type {Map<string, SVGElement>} */
     this.edges = new Map();
+    /** @type {WeakMap<Item, { label: string, extras: string, width: number }>} */
+    this.labels = new WeakMap();
+    /** the part of the tree that is drawn */
+    this.drawn = { left: 0, top: 0, right: 0, bottom: 0 };
     this.dragged = false;
     this.followed = false;
     this.frame = 0;
@@ -89,7 +95,7 @@ export class TreeFigure {
     this.box.addEventListener("scroll", () => {
       this.frame ||= requestAnimationFrame(() => {
         this.frame = 0;
-        this.paint();
+        this.#paintScrolled();
       });
     }, { passive: true });
     this.svg.addEventListener("click", (event) => {
@@ -179,8 +185,9 @@ export class TreeFigure {
     this.nodes.get(key)?.setAttribute("tabindex", "0");
   }
 
-  /** @param {Item} item */
+  /** @param {Item} [item] */
   #scrollTo(item) {
+    if (!item) return;
     const [x, y] = [this.#left(item) * this.zoom, this.#middle(item) * this.zoom];
     const { scrollLeft, scrollTop, clientWidth, clientHeight } = this.box;
     /** @type {(at: number, from: number, size: number, room: number) => number} */
@@ -190,7 +197,7 @@ export class TreeFigure {
       top: within(y - PILL, scrollTop, clientHeight, 2 * PILL),
       behavior: "instant",
     });
-    this.paint();
+    this.#paintScrolled();
   }
 
   // --- geometry -------------------------------------------------------------------------------------
@@ -221,16 +228,25 @@ export class TreeFigure {
     return (changes ? ` ×${count}` : "") + (isNumber(bank) && bank ? ` ◆${bank}` : "");
   }
 
-  /** @param {Item} item */
+  /**
+   * A node's label and the width of its box.
+   * @param {Item} item
+   */
   #label(item) {
+    const known = this.labels.get(item);
+    if (known) return known;
+    const extras = this.#extras(item);
     const whole = item.kind === "origin" ? "prompt" : tokensOf(item);
-    const room = Math.floor((this.#room(item) - 24) / CHARACTER) - widthOf(this.#extras(item));
-    return truncate(whole, Math.max(3, room));
+    const room = Math.floor((this.#room(item) - 24) / CHARACTER) - widthOf(extras);
+    const label = truncate(whole, Math.max(3, room));
+    const width = Math.min(this.#room(item), 26 + (widthOf(label) + widthOf(extras)) * CHARACTER);
+    this.labels.set(item, { label, extras, width });
+    return { label, extras, width };
   }
 
   /** @param {Item} item */
   #width(item) {
-    return Math.min(this.#room(item), 26 + (widthOf(this.#label(item)) + widthOf(this.#extras(item))) * CHARACTER);
+    return this.#label(item).width;
   }
 
   // --- drawing --------------------------------------------------------------------------------------
@@ -245,10 +261,12 @@ export class TreeFigure {
   update(title, layout, positions, zoom, position) {
     const atEnd = this.box.scrollLeft + this.box.clientWidth >= this.box.scrollWidth - 8;
     const following = position.growing && atEnd;
+    const moved = position.step !== null && position.step !== this.position.step;
     this.layout = layout;
     this.positions = positions;
     this.zoom = zoom;
     this.position = position;
+    this.labels = new WeakMap();
     this.items = new Map(layout.items.map((item) => [item.key, item]));
     if (!this.items.has(this.current)) this.current = "root";
     const [width, height] = [positions[layout.depths] + 24, TOP + layout.rows * ROW + 8];
@@ -256,23 +274,49 @@ export class TreeFigure {
     this.svg.setAttribute("width", String(width * zoom));
     this.svg.setAttribute("height", String(height * zoom));
     this.canvas.setAttribute("transform", `scale(${zoom})`);
-    this.svg.classList.toggle("far", zoom < 0.55);
+    this.svg.classList.toggle("far", zoom < FAR);
     this.heading.textContent = title;
     this.nodeLayer.setAttribute("aria-label", `Tree of ${title}`);
     const counts = Object.entries(layout.counts).filter(([, count]) => count);
     this.summary.textContent = counts.map(([kind, count]) => `${count} ${kind}`).join(" · ");
-    if (following) this.box.scrollLeft = this.box.scrollWidth;
-    else if (this.followed && this.run.end) this.box.scrollLeft = 0; // a finished tree is read from its root
+    // The last update of a run does not grow: who followed it to its end stays there.
+    if (following || (this.followed && this.run.end && !moved)) this.box.scrollLeft = this.box.scrollWidth;
     this.followed = following;
+    if (moved) this.#scrollTo(this.#itemOf(position.step));
     this.paint();
   }
 
-  /** Draws what lies in the box or near it. */
-  paint() {
-    if (!this.layout) return;
+  /**
+   * The item that shows a step, if it is drawn.
+   * @param {number | null} step
+   */
+  #itemOf(step) {
+    return this.layout?.items.find((item) => item.nodes.some((node) => node.steps.some(({ id }) => id === step)));
+  }
+
+  /** The visible part of the tree, with a margin in pixels. */
+  #window(margin = 0) {
     const { scrollLeft, scrollTop, clientWidth, clientHeight } = this.box;
-    const [left, top] = [scrollLeft / this.zoom - MARGIN, scrollTop / this.zoom - MARGIN];
-    const [right, bottom] = [left + clientWidth / this.zoom + 2 * MARGIN, top + clientHeight / this.zoom + 2 * MARGIN];
+    const [left, top] = [(scrollLeft - margin) / this.zoom, (scrollTop - margin) / this.zoom];
+    return {
+      left, top, right: left + (clientWidth + 2 * margin) / this.zoom, bottom: top + (clientHeight + 2 * margin) / this.zoom,
+    };
+  }
+
+  // Draws a little at a time, before it is visible.
+  #paintScrolled() {
+    const [now, { left, top, right, bottom }] = [this.#window(MARGIN - BATCH), this.drawn];
+    if (now.left < left || now.top < top || now.right > right || now.bottom > bottom) this.paint(false);
+  }
+
+  /**
+   * Draws what lies in the box or near it.
+   * @param {boolean} changed whether what is drawn already has to be drawn again
+   */
+  paint(changed = true) {
+    if (!this.layout) return;
+    this.drawn = this.#window(MARGIN);
+    const { left, top, right, bottom } = this.drawn;
     /** @type {Set<string>} */
     const nodes = new Set();
     /** @type {Set<string>} */
@@ -284,8 +328,8 @@ export class TreeFigure {
       const from = item.parent;
       if (from && x > left && this.#left(from) < right && y > top && this.#middle(from) < bottom) edges.add(item.key);
     }
-    this.#sync(this.nodes, this.nodeLayer, nodes, (item, known) => this.#node(item, known));
-    this.#sync(this.edges, this.edgeLayer, edges, (item, known) => this.#edge(item, known));
+    this.#sync(this.nodes, this.nodeLayer, nodes, changed, (item, known) => this.#node(item, known));
+    this.#sync(this.edges, this.edgeLayer, edges, changed, (item, known) => this.#edge(item, known));
     this.#drawRuler(left, right);
   }
 
@@ -294,21 +338,25 @@ export class TreeFigure {
    * @param {Map<string, SVGElement>} known
    * @param {SVGElement} layer
    * @param {Set<string>} visible
+   * @param {boolean} changed
    * @param {(item: Item, known: SVGElement | undefined) => SVGElement} drawItem
    */
-  #sync(known, layer, visible, drawItem) {
+  #sync(known, layer, visible, changed, drawItem) {
     for (const [key, element] of known) {
       if (visible.has(key)) continue;
       element.remove();
       known.delete(key);
     }
+    const added = document.createDocumentFragment();
     for (const key of visible) {
       const item = this.items.get(key);
-      if (!item) continue;
-      const element = drawItem(item, known.get(key));
-      if (!known.has(key)) layer.append(element);
+      const before = known.get(key);
+      if (!item || (before && !changed)) continue;
+      const element = drawItem(item, before);
+      if (!before) added.append(element);
       known.set(key, element);
     }
+    layer.append(added);
   }
 
   /**
@@ -337,11 +385,12 @@ export class TreeFigure {
   #node(item, known) {
     const element = known ?? svg("g", { role: "treeitem" });
     if (!known) {
-      element.append(
-        svg("rect", { y: -PILL / 2, height: PILL }), svg("path", { class: "glyph", transform: "translate(12 0)" }),
-        svg("text", { x: 22, y: 4 }),
-      );
+      element.append(svg("rect", { y: -PILL / 2, height: PILL }));
       element.dataset.key = item.key;
+    }
+    if (this.zoom < FAR) while (element.children.length > 1) element.lastChild?.remove();
+    else if (element.children.length === 1) {
+      element.append(svg("path", { class: "glyph", transform: "translate(12 0)" }), svg("text", { x: 22, y: 4 }));
     }
     const [rect, glyph, text] = element.children;
     const { step: selected } = this.position;
@@ -356,7 +405,7 @@ export class TreeFigure {
     element.setAttribute("aria-label", accessibleName(item));
     rect.setAttribute("width", String(this.#width(item)));
     rect.setAttribute("rx", String(item.kind === "kept" || item.kind === "origin" ? PILL / 2 : 3));
-    glyph.setAttribute("d", GLYPHS[item.kind]);
+    glyph?.setAttribute("d", GLYPHS[item.kind]);
     if (text instanceof SVGElement) this.#write(text, item);
     return element;
   }
@@ -367,7 +416,7 @@ export class TreeFigure {
    * @param {Item} item
    */
   #write(text, item) {
-    const [label, extras] = [this.#label(item), this.#extras(item)];
+    const { label, extras } = this.#label(item);
     if (text.dataset.words === label + extras) return;
     text.dataset.words = label + extras;
     text.replaceChildren();

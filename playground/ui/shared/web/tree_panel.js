@@ -49,6 +49,7 @@ export class TreePanel {
     this.onSelect = onSelect;
     this.options = { collapsing: true, pruned: true };
     this.zoom = 1;
+    this.fitted = false; // the zoom follows the size of the trees
     /** @type {Tree[]} */
     this.trees = [];
     /** @type {Map<TreeRun, Entry>} */
@@ -67,7 +68,7 @@ export class TreePanel {
   /** @param {Tree[]} trees */
   show(trees) {
     this.trees = trees;
-    this.tools.hidden = !trees.length;
+    this.tools.hidden = this.legend.hidden = !trees.length;
     if (!trees.length) return;
     const entries = trees.map(({ run }) => this.#entryOf(run));
     const figures = entries.map((entry) => entry.figure.figure);
@@ -77,9 +78,15 @@ export class TreePanel {
     }
     const layouts = trees.map((tree, at) => this.#layoutOf(tree, entries[at]));
     const positions = depthPositions(layouts);
-    trees.forEach(({ title, position }, at) => {
+    const update = () => trees.forEach(({ title, position }, at) => {
       entries[at].figure.update(title, layouts[at], positions, this.zoom, position);
     });
+    update();
+    const fit = this.fitted ? this.#fittingZoom() : this.zoom;
+    if (Math.abs(fit - this.zoom) > 0.001) {
+      this.zoom = fit;
+      update();
+    }
     this.#drawLegend(layouts);
     this.#refreshTools();
     this.#refreshTooltip();
@@ -219,11 +226,12 @@ export class TreePanel {
     zoom("−", "Zoom out", () => this.#zoomTo(this.zoom / 1.25));
     this.zoomReset = zoom("100 %", "Original size", () => this.#zoomTo(1));
     zoom("+", "Zoom in", () => this.#zoomTo(this.zoom * 1.25));
-    zoom("fit", "Fit the trees into their boxes", () => this.#fit());
+    this.fitButton = zoom("fit", "Fit the trees into their boxes", () => this.#fit());
   }
 
   #refreshTools() {
     for (const { node, option } of this.switches ?? []) node.setAttribute("aria-pressed", String(this.options[option]));
+    this.fitButton?.setAttribute("aria-pressed", String(this.fitted));
     if (this.zoomReset) this.zoomReset.textContent = `${Math.round(this.zoom * 100)} %`;
   }
 
@@ -233,6 +241,7 @@ export class TreePanel {
    * @param {Element | null} box
    */
   #zoomTo(zoom, box = null, x = 0, y = 0) {
+    this.fitted = false;
     const next = Math.max(SMALLEST, Math.min(LARGEST, zoom));
     const by = next / this.zoom;
     this.zoom = next;
@@ -244,12 +253,19 @@ export class TreePanel {
     for (const { each, left, top } of scrolls) each.scrollTo({ left, top, behavior: "instant" });
   }
 
+  /** Fits the trees into their boxes, now and after every change, until the visitor zooms. */
   #fit() {
+    this.fitted = true;
+    this.show(this.trees);
+  }
+
+  #fittingZoom() {
     const fits = this.trees.map(({ run }) => {
       const { box, size: [width, height] } = this.#entryOf(run).figure;
-      return Math.min(box.clientWidth / width, Math.max(box.clientHeight, 420) / height);
+      const room = parseFloat(getComputedStyle(box).maxHeight) || box.clientHeight;
+      return Math.min(box.clientWidth / width, room / height);
     });
-    if (fits.length) this.#zoomTo(Math.min(1, ...fits));
+    return Math.max(SMALLEST, Math.min(1, ...fits));
   }
 
   #listen() {
@@ -270,6 +286,7 @@ export class TreePanel {
     }, { passive: false });
     this.#pinch();
     new ResizeObserver(() => {
+      if (this.fitted) this.show(this.trees);
       for (const { figure } of this.entries.values()) if (figure.figure.isConnected) figure.paint();
     }).observe(this.element);
   }

@@ -15,6 +15,7 @@ from tests.playground.ui.browsing import (
     served,
     states,
     stored,
+    tab,
     text_of,
     visiting,
     wait,
@@ -401,3 +402,81 @@ def test_cards_can_be_added_and_removed_during_a_run(page):
     page.wait_for_selector("#stop[disabled]")
     page.locator(".card .remove").last.click()
     page.wait_for_selector(".card >> nth=3", state="detached")
+
+
+def tree_scroll(page):
+    return page.locator("#tree-view .box").evaluate("box => [box.scrollLeft, box.scrollTop]")
+
+
+def tool_boxes(page):
+    """Where the buttons are, relative to the view: the page may scroll."""
+    return page.locator("#tree-view .tools button").evaluate_all(
+        """buttons => buttons.map((button) => {
+            const own = button.getBoundingClientRect();
+            const view = button.closest('.trees').getBoundingClientRect();
+            return [own.left - view.left, own.top - view.top, own.width];
+        })"""
+    )
+
+
+# How many attributes of the drawn nodes change when a tree is scrolled a little.
+REDRAWN = """async box => {
+    let changed = 0;
+    const observer = new MutationObserver((records) => (changed += records.length));
+    observer.observe(box.querySelector('.nodes'), { attributes: true, subtree: true });
+    for (let frame = 0; frame < 20; frame++) {
+        box.scrollLeft += 40;
+        await new Promise(requestAnimationFrame);
+    }
+    await new Promise(requestAnimationFrame);
+    observer.disconnect();
+    return changed;
+}"""
+
+
+def test_the_tree_follows_the_cursor_and_stays_where_it_is_at_the_end(page, turns):
+    tab(page, "Tree")
+    box = page.locator("#tree-view .box")
+    with following(page, "wide"):
+        box.locator("[role=treeitem]").first.wait_for()
+        wait(lambda: box.evaluate("box => box.scrollLeft + box.clientWidth >= box.scrollWidth - 8"))
+        turns.write_text(".")
+    page.wait_for_timeout(500)
+    assert tree_scroll(page)[0] > 1000
+    column(page, 1).locator(".token").nth(2).click()
+    page.keyboard.press("Escape")
+    node = box.locator(".pinned")
+    node.wait_for()
+    inside, outside = node.bounding_box(), box.bounding_box()
+    assert outside["x"] <= inside["x"] <= outside["x"] + outside["width"] - inside["width"]
+    assert outside["y"] <= inside["y"] <= outside["y"] + outside["height"] - inside["height"]
+
+
+def test_the_tree_is_fitted_again_when_pruned_branches_are_hidden(page):
+    tab(page, "Tree")
+    with following(page, "wide"):
+        pass
+    tools = page.locator("#tree-view .tools")
+    percentage = tools.get_by_role("button", name="Original size")
+    before = tool_boxes(page)
+    tools.get_by_role("button", name="Fit").click()
+    whole = int(percentage.inner_text().split()[0])
+    tools.get_by_role("button", name="pruned").click()
+    assert whole < int(percentage.inner_text().split()[0]) <= 100
+    assert tool_boxes(page) == before  # no button moved
+    tools.get_by_role("button", name="pruned").click()
+    assert int(percentage.inner_text().split()[0]) == whole
+    percentage.click()
+    assert tools.get_by_role("button", name="Fit").get_attribute("aria-pressed") == "false"
+
+
+def test_scrolling_a_large_tree_draws_only_what_becomes_visible(page):
+    tab(page, "Tree")
+    with following(page, "wide"):
+        pass
+    box = page.locator("#tree-view .box")
+    box.locator("[role=treeitem]").first.wait_for()
+    box.evaluate("box => box.scrollTo(0, 0)")
+    page.wait_for_timeout(500)
+    assert box.evaluate(REDRAWN) == 0
+    assert box.locator("[role=treeitem]").count() < 600  # of 1281
