@@ -263,7 +263,7 @@ def test_saved_programs_print_the_same_texts(ran, folder, traces):
     for trace in traces[:3]:
         for sequence in trace.sequences:
             assert sequence.text in told
-    assert "playground" not in single.read_text()
+    assert "import Playground" not in single.read_text()
     assert traces[2].text in printed(single)
     assert traces[3].text in printed(fork)
 

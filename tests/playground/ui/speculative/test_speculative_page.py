@@ -15,7 +15,7 @@ from playground import Playground
 from playground.speculation.accounting import accounting
 from playground.speculation.drafters import PLAIN, Drafter, all_drafters
 from playground.speculation.race import Lane, Race, RaceUpdate, race
-from playground.ui.shared import html
+from playground.ui.shared import controls, html
 from playground.ui.speculative import form
 from playground.ui.speculative.lanes import LaneView
 from playground.ui.speculative.race import TimedRuns
@@ -329,7 +329,9 @@ def ticked(page):
     return page.locator("#spec-drafters input:checked").evaluate_all("all => all.map(b => b.name)")
 
 
-def test_invalid_values_of_a_link_are_ignored():
+def test_invalid_values_of_a_link_are_replaced_and_reported(monkeypatch):
+    warnings = []
+    monkeypatch.setattr(controls, "warn", warnings.append)
     with gr.Blocks():
         drawn = form.build_form(Limits(max_new_tokens=30))
     strange = {"tokens": 10**9, "layer": "five", "kind": "<b>", "threshold": 2, "seed": True}
@@ -339,3 +341,4 @@ def test_invalid_values_of_a_link_are_ignored():
     for field in (drawn.layer, drawn.kind, drawn.threshold, drawn.seed, drawn.sampling):
         assert news[field] == field.value
     assert news.keys() == {*drawn.restorable}
+    assert any("1000000000; it must be a number from 1 to 30" in text for text in warnings)
