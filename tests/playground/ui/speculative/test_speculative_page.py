@@ -1,5 +1,6 @@
 """The Speculative page: it shows what the runs did."""
 
+import asyncio
 import json
 import re
 import threading
@@ -332,8 +333,12 @@ def ticked(page):
 def test_invalid_values_of_a_link_are_replaced_and_reported(monkeypatch):
     warnings = []
     monkeypatch.setattr(controls, "warn", warnings.append)
-    with gr.Blocks():
-        drawn = form.build_form(Limits(max_new_tokens=30))
+
+    async def build():  # without a running event loop Gradio leaves one open
+        with gr.Blocks():
+            return form.build_form(Limits(max_new_tokens=30))
+
+    drawn = asyncio.run(build())
     strange = {"tokens": 10**9, "layer": "five", "kind": "<b>", "threshold": 2, "seed": True}
     news = drawn.restore({**strange, "drafters": "all", "sampling": 1, "evil": {}})
     assert news[drawn.tokens] == 30
