@@ -4,7 +4,7 @@ import js from "@eslint/js";
 import globals from "globals";
 
 export default [
-  { ignores: ["**/.venv/", "**/node_modules/", "site/", "models/"] },
+  { ignores: ["**/.venv*/", "**/node_modules/", "site/", "models/"] },
   js.configs.recommended,
   {
     languageOptions: { ecmaVersion: 2023, sourceType: "module" },

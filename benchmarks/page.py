@@ -158,12 +158,11 @@ def streamed(browser: Browser, address: str, columns: int, rate: int, steps: int
     """Measure one stream from Run to its end in the browser."""
     with visit(browser, address) as (page, tools):
         page.wait_for_selector(READY)
-        while (cards := page.locator(".card").count()) < columns:
+        while page.locator(".card-open").count() < columns:
             page.click("#add")
-            page.wait_for_function(f"document.querySelectorAll('.card').length > {cards}")
-        while (cards := page.locator(".card").count()) > columns:
-            page.click(".card >> nth=-1 >> button[aria-label^=Remove]")
-            page.wait_for_function(f"document.querySelectorAll('.card').length < {cards}")
+        while page.locator(".card-open").count() > columns:
+            page.locator(".card-open").last.click()
+            page.get_by_role("button", name="Remove", exact=True).click()
         used(page)
         page.fill("#prompt textarea", f"{rate} steps a second, {steps} steps")
         page.wait_for_timeout(500)

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-import strategies
-import visualizers
 from tests.documentation import REPOSITORY, code, code_file
 from tests.tiny import tiny
 
@@ -26,14 +24,14 @@ CONTRACT_TESTS = (
     "tests/visualizers/test_views.py",
     "tests/playground/export/test_code.py",
 )
-# Leaves out the tests of the strategies and views that the repository has.
+# Leaves out tests that do not depend on the new strategy or view.
 ONLY_NEW = """
 def pytest_collection_modifyitems(items):
-    known = {known}
+    new = {new}
     items[:] = [
         item
         for item in items
-        if not (hasattr(item, "callspec") and known & set(item.callspec.id.split("-")))
+        if hasattr(item, "callspec") and new & set(item.callspec.id.split("-"))
     ]
 """
 
@@ -52,8 +50,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file = folder / code_file(heading)
         assert not file.exists(), f"{file} is taken"
         file.write_text(code(heading), "utf-8")
-    known = {*strategies.registered(), *(view.id for view in visualizers.views())}
-    (folder / "only_new.py").write_text(ONLY_NEW.replace("{known}", repr(known)), "utf-8")
+    new = {Path(code_file(heading)).stem for heading in EXAMPLES}
+    (folder / "only_new.py").write_text(ONLY_NEW.replace("{new}", repr(new)), "utf-8")
     return folder
 
 

@@ -67,17 +67,14 @@ def run_preset(page: Page, title: str) -> None:
 
 
 def open_tab(page: Page, title: str) -> None:
-    """Open a tab below the columns."""
+    """Open a page, or a tab of the dock."""
     page.get_by_role("tab", name=title, exact=True).click()
     page.wait_for_timeout(2000)
 
 
-def save(page: Page, name: str, selector: str) -> None:
-    """Save the screen, scrolled so that an element is at its top."""
-    page.evaluate(
-        "selector => { document.querySelector(selector).scrollIntoView(); scrollBy(0, -12); }",
-        selector,
-    )
+def save(page: Page, name: str) -> None:
+    """Save the screen, from the top of the page."""
+    page.evaluate("scrollTo(0, 0)")
     page.mouse.move(1, 1)  # no card of candidates over the screen
     page.wait_for_timeout(500)
     shot = Image.open(io.BytesIO(page.screenshot()))
@@ -101,19 +98,20 @@ def main() -> None:
         page.wait_for_selector("#run:not([disabled])", timeout=5 * MINUTE)
         run_preset(page, "The most probable text repeats itself")
         page.locator("#live .token").nth(5).click()
+        page.keyboard.press("Escape")  # closes the card of candidates
         open_tab(page, "Step")
-        save(page, "compare", "#live")
+        save(page, "compare")
         run_preset(page, "Beams look ahead")
         open_tab(page, "Tree")
-        save(page, "tree", "#tabs")
+        save(page, "tree")
         run_preset(page, "A watermark you cannot see")
         open_tab(page, "Watermark")
-        save(page, "watermark", "#tabs")
+        save(page, "watermark")
         open_tab(page, "Speculative")
         page.click("#spec-race")
         page.wait_for_selector("#spec-stop:not([disabled])", timeout=MINUTE)
         page.wait_for_selector("#spec-stop[disabled]", timeout=10 * MINUTE)
-        save(page, "speculative", "#tabs")
+        save(page, "speculative")
         browser.close()
 
 

@@ -56,9 +56,9 @@ def call(module: str, function: str, *arguments: Any) -> str:
 
 
 def listener(module: str, function: str, *arguments: Any) -> str:
-    """The ``js`` of an event listener: calls a module's function with the given arguments, or with
-    the event's inputs."""
-    inside = ", ".join(map(json.dumps, arguments)) or "...inputs"
+    """The ``js`` of an event listener: calls a module's function with the given arguments and the
+    event's inputs."""
+    inside = ", ".join([*map(json.dumps, arguments), "...inputs"])
     return f"async (...inputs) => (await {_import(module)}).{function}({inside})"
 
 

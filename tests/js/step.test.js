@@ -108,7 +108,7 @@ const DRAWN = {
 test("a draw divides each probability by its random number", () => {
   const token = place({ raw: 0.31, final: 0.31, noise: 0.22, distribution: DRAWN });
   const { rivals, rest } = decisionOf(token, candidatesOf(token), []);
-  assert.deepEqual(rivals.map(({ token: name, reckoning, own, outcome }) => [name, reckoning, own, outcome]), [
+  assert.deepEqual(rivals.map(({ token: name, calculation, own, outcome }) => [name, calculation, own, outcome]), [
     [" dog", "0.31 / 0.22 = 1.41", true, "drawn"],
     [" cat", "0.6 / 1.5 = 0.4", false, ""],
   ]);
@@ -118,7 +118,7 @@ test("a draw divides each probability by its random number", () => {
 test("a drawn token that is not listed takes part with its own random number", () => {
   const token = place({ tokenId: 99, token: " emu", raw: 0.01, final: 0.01, noise: 0.001, distribution: DRAWN });
   const [first] = decisionOf(token, candidatesOf(token), []).rivals;
-  assert.deepEqual([first.token, first.own, first.reckoning], [" emu", true, "0.01 / 0.001 = 10"]);
+  assert.deepEqual([first.token, first.own, first.calculation], [" emu", true, "0.01 / 0.001 = 10"]);
 });
 
 test("the probabilities of a draw fill one bar in which the token has its part", () => {
@@ -144,7 +144,7 @@ test("the continuations of all beams are ranked by their totals, within their gr
     stepWith(6, " emu", "chosen", { beam: 2, order: 0, score: -1, total: -1, group: 1 }),
   ];
   const { rivals, drawn } = decisionOf(place({ notes: tick[0].notes }), candidatesOf(place()), tick);
-  assert.deepEqual(rivals.map((one) => [one.token, one.reckoning, one.outcome]), [
+  assert.deepEqual(rivals.map((one) => [one.token, one.calculation, one.outcome]), [
     [" cat", "−0.750 − 1.250 = −2.000", "kept, beam 1"],
     [" dog", "−2.000 − 0.500 = −2.500", "kept, beam 2"],
     [" cow", "−1.000 − 3.000 = −4.000", "pruned, beam 1"],
@@ -158,14 +158,14 @@ test("in beam sampling the random numbers decide which continuations compete", (
     stepWith(4, " cat", "pruned", { beam: 0, order: 1, score: -1, total: -1 }, 1),
   ];
   const { rivals } = decisionOf(place({ notes: tick[0].notes }), candidatesOf(place()), tick);
-  assert.deepEqual(rivals.map((one) => one.reckoning), ["−3.000 − ln 0.01 = 1.605", "−1.000 − ln 1 = −1.000"]);
+  assert.deepEqual(rivals.map((one) => one.calculation), ["−3.000 − ln 0.01 = 1.605", "−1.000 − ln 1 = −1.000"]);
 });
 
 test("contrastive search lists confidence, penalty and score of every candidate", () => {
   const notes = { probability: 0.05, similarity: 0.65, score: -0.37 };
   const tick = [stepWith(4, " cat", "pruned", { probability: 0.6, similarity: 0.9, score: -0.5 }), stepWith(3, " dog", "chosen", notes)];
   const { rivals } = decisionOf(place({ notes }), candidatesOf(place()), tick);
-  assert.deepEqual(rivals.map((one) => [one.token, one.reckoning, one.outcome]), [
+  assert.deepEqual(rivals.map((one) => [one.token, one.calculation, one.outcome]), [
     [" dog", "5.0 %, 0.650, −0.370", "chosen"],
     [" cat", "60.0 %, 0.900, −0.500", ""],
   ]);

@@ -139,13 +139,3 @@ test("the cursor stays inside the texts", () => {
     assert.deepEqual([store.cursor.at, store.cursor.replay], [at, at !== null]);
   }
 });
-
-test("cards are ready when the last requested rendering is done", () => {
-  const kinds = [];
-  store.subscribe((change) => kinds.push(change.kind));
-  store.renders.requested = 2;
-  store.cardsRendered(1);
-  assert.deepEqual(kinds, []);
-  store.cardsRendered(2);
-  assert.deepEqual(kinds, ["cards"]);
-});

@@ -1,284 +1,173 @@
-"""The strategy cards: their state, their controls, and the runs they ask for."""
+"""The strategies of the comparison: one card for each, edited in the browser.
+
+The browser keeps the cards as JSON, in the value of a hidden component. Python reads them when it
+needs them, and replaces them for presets, links and files. A catalog says which strategies the
+loaded model offers and how to show their settings.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import gradio as gr
-from gradio.blocks import Block
-from gradio.components import Component
 
+from engine.errors import PlaygroundError
 from engine.settings import SHARED, Limits, Setting
 from engine.strategy import Strategy
 from playground import Playground
+from playground.ui import assets
+from playground.ui.shared import controls
 from playground.ui.shared.comparison import strategy_title
-from playground.ui.shared.controls import as_text, control, given, shown, shows, with_controls
-from strategies import find
+from playground.ui.shared.controls import as_text, given, shown, with_controls
+from strategies import find, registered
 
 Choice = tuple[str, dict[str, Any]]  # a strategy and the settings that were given
+FieldValue = str | int | float | bool | None  # what a field can show
 
-_VISIBLE_SETTINGS = 4  # the rest is in an accordion
-_HEADING_SETTINGS = 3  # in a column's heading, even if they are not set
+# Adds a strategy to the comparison.
+ADD_STRATEGY = assets.listener("compare/web/cards.js", "addStrategy")
+
 _LAST = ("num_return_sequences",)  # does not affect how the text is written
-_ADD_SETTING = "Add a setting …"
-
-
-# State: plain frozen values, because Gradio hashes the state it watches
+_MAX_CHARACTERS = 400_000  # of the JSON
 
 
 @dataclass(frozen=True)
 class Card:
-    """One strategy of the comparison. Its ``key`` is unique and never changes."""
+    """One strategy of the comparison."""
 
-    key: int
     strategy: str
-    shown: tuple[tuple[str, Any], ...] = ()
+    # What the fields show, by setting name; a missing one shows the default.
+    values: Mapping[str, FieldValue] = field(default_factory=dict)
+    key: int | None = None  # identifies the card in the browser
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """What the card's controls show, by setting name."""
-        return dict(self.shown)
-
-
-@dataclass(frozen=True)
-class CardList:
-    """The cards in order. A key is not used twice, so no control gets the value of another."""
-
-    cards: tuple[Card, ...] = ()
-    next_key: int = 0
-
-    def add(self, strategy: str, values: Mapping[str, Any] | None = None) -> CardList:
-        """Append a card."""
-        card = Card(self.next_key, strategy, tuple((values or {}).items()))
-        return CardList((*self.cards, card), self.next_key + 1)
-
-    def remove(self, key: int) -> CardList:
-        """Remove a card."""
-        return replace(self, cards=tuple(card for card in self.cards if card.key != key))
-
-    def duplicate(self, key: int) -> CardList:
-        """Insert a copy of a card after it."""
-        cards: list[Card] = []
-        for card in self.cards:
-            cards += [card, replace(card, key=self.next_key)] if card.key == key else [card]
-        return CardList(tuple(cards), self.next_key + 1)
-
-    def move(self, key: int, places: int) -> CardList:
-        """Move a card by some places, at most to either end."""
-        cards = list(self.cards)
-        at = [card.key for card in cards].index(key)
-        cards.insert(max(0, at + places), cards.pop(at))
-        return replace(self, cards=tuple(cards))
-
-    def set_strategy(self, key: int, strategy: str) -> CardList:
-        """Change a card's strategy; settings that both have are kept."""
-        return self._map(lambda card: replace(card, strategy=strategy) if card.key == key else card)
-
-    def set_values(self, values: Mapping[int, Mapping[str, Any]]) -> CardList:
-        """Change what controls show, by card key and setting name."""
-        return self._map(
-            lambda card: replace(
-                card, shown=tuple({**card.values, **values.get(card.key, {})}.items())
-            )
-        )
-
-    def replaced(self, cards: Sequence[tuple[str, Mapping[str, Any]]]) -> CardList:
-        """New cards in place of all."""
-        new = replace(self, cards=())
-        for strategy, values in cards:
-            new = new.add(strategy, values)
-        return new
-
-    def _map(self, change: Callable[[Card], Card]) -> CardList:
-        return replace(self, cards=tuple(map(change, self.cards)))
+    def to_dict(self) -> dict[str, Any]:
+        """As the browser reads it."""
+        return {"key": self.key, "strategy": self.strategy, "values": dict(self.values)}
 
 
 # Components
 
 
-@dataclass(frozen=True)
-class CardComponents:
-    """The components of a card, its controls by setting name."""
-
-    key: int
-    strategy: gr.Dropdown
-    left: gr.Button
-    right: gr.Button
-    duplicate: gr.Button
-    remove: gr.Button
-    add_setting: gr.Dropdown
-    controls: Mapping[str, Component]
-    # Accordions that are visible while a setting is on, by that setting.
-    conditional: Mapping[str, gr.Accordion]
-
-
-def build_cards(state: CardList, lab: Playground, limits: Limits) -> list[CardComponents]:
-    """Build the cards side by side."""
-    with gr.Row(elem_id="cards", equal_height=False):
-        return [_card(place, state, lab, limits) for place in range(len(state.cards))]
-
-
-def _card(place: int, state: CardList, lab: Playground, limits: Limits) -> CardComponents:
-    card, last = state.cards[place], len(state.cards) - 1
-    strategy = find(card.strategy)
-    with gr.Column(min_width=230, variant="panel", elem_classes="card", key=("card", card.key)):
-        with gr.Row(elem_classes="card-head", key=("head", card.key)):
-            picker = gr.Dropdown(
-                [(strategy_title(id), id) for id in dict.fromkeys([*lab.offered(), card.strategy])],
-                value=card.strategy,
-                label="Strategy",
-                show_label=False,
-                container=False,
-                interactive=True,
-                filterable=False,
-                min_width=120,
-                scale=1,
-                key=("strategy", card.key),
-            )
-        with gr.Row(elem_classes="card-moves", key=("moves", card.key)):
-            buttons = (
-                _button("←", "sooner", card, place > 0),
-                _button("→", "later", card, place < last),
-                _button("Duplicate", "duplicate", card, last + 1 < limits.strategies),
-                _button("Remove", "remove", card, last > 0),
-            )
-        gr.Markdown(strategy.summary, elem_classes="summary")
-        controls, conditional = _controls(card, strategy, lab.defaults(card.strategy), limits)
-        add_setting = gr.Dropdown(
-            [(_ADD_SETTING, ""), *(name for name in with_controls(SHARED) if name not in controls)],
-            value="",
-            label="Override a shared setting for this strategy",
-            show_label=False,
-            container=False,
-            interactive=True,
-            filterable=False,
-            elem_classes="also",
-            key=("also", card.key),
-        )
-    return CardComponents(card.key, picker, *buttons, add_setting, controls, conditional)
-
-
-def _button(label: str, name: str, card: Card, enabled: bool) -> gr.Button:
-    return gr.Button(
-        label,
-        size="sm",
-        scale=0,
-        min_width=28,
-        interactive=enabled,
-        elem_classes=["small", name],
-        elem_id=f"card-{card.key}-{name}",
-        key=(name, card.key),
+def card_state(cards: Iterable[Card]) -> gr.HTML:
+    """The hidden component whose value is the cards."""
+    return gr.HTML(
+        value=to_json(cards),
+        html_template="",
+        js_on_load=assets.mount("compare/web/card_state.js"),
+        elem_id="cards",
+        elem_classes="signal",
     )
 
 
-def _controls(
-    card: Card, strategy: Strategy, defaults: Mapping[str, Any], limits: Limits
-) -> tuple[dict[str, Component], dict[str, gr.Accordion]]:
-    """The card's controls: the first few, an accordion with the rest, an accordion for settings
-    that need another one to be on, and the shared settings that this card overrides."""
-    settings = card_settings(strategy)
-    built: dict[str, Component] = {}
+def catalog_state() -> gr.HTML:
+    """The hidden component whose value is the `catalog`; empty until a model is loaded."""
+    return gr.HTML(
+        value="",
+        html_template="",
+        js_on_load=assets.mount("compare/web/catalog_state.js"),
+        elem_id="catalog",
+        elem_classes="signal",
+    )
 
-    def build(names: Sequence[str], classes: str = "settings") -> None:
-        with gr.Row(elem_classes=classes):
-            for name in names:
-                built[name] = control(
-                    settings[name] if name in settings else SHARED[name],
-                    card.values.get(name),
-                    defaults.get(name),
-                    limits,
-                    key=("setting", card.key, card.strategy, name),
-                    elem_id=f"card-{card.key}-{name}",
-                )
 
-    def accordion(names: Sequence[str], title: str, **options: Any) -> gr.Accordion:
-        is_set = any(card.values.get(name) is not None for name in names)
-        key = ("more", card.key, card.strategy, names[0])
-        folded = gr.Accordion(f"{len(names)} {title}", open=is_set, key=key, **options)
-        with folded:
-            build(names)
-        return folded
-
-    switches = {name: _switch(setting, settings) for name, setting in settings.items()}
-    always = [name for name, switch in switches.items() if switch is None]
-    build(always[:_VISIBLE_SETTINGS])
-    if always[_VISIBLE_SETTINGS:]:
-        accordion(always[_VISIBLE_SETTINGS:], "more")
-    conditional = {
-        switch: accordion(
-            [name for name in switches if switches[name] == switch],
-            f"more with {switch}",
-            visible=bool(card.values.get(switch) or defaults.get(switch)),
-        )
-        for switch in dict.fromkeys(filter(None, switches.values()))
+def catalog(lab: Playground, limits: Limits) -> str:
+    """The strategies that a model offers, with the fields of their settings, as JSON."""
+    offered = lab.offered()
+    strategies = [
+        {
+            "id": id,
+            "title": strategy_title(id),
+            "summary": find(id).summary,
+            "offered": id in offered,
+            "fields": _fields(card_settings(find(id)), lab.defaults(id), limits),
+        }
+        for id in registered()
+    ]
+    shared = {name: setting.default for name, setting in SHARED.items()}
+    data = {
+        "strategies": strategies,
+        "shared": _fields(with_controls(SHARED), shared, limits),
+        "most": limits.strategies,
     }
-    if overridden := [name for name in shared_overrides(card) if name not in settings]:
-        build(overridden, "settings alone")
-    return built, conditional
+    return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
 
 
-def _switch(setting: Setting, settings: Mapping[str, Setting]) -> str | None:
-    """The setting of this card that must be on for another to take effect, if there is one."""
-    return setting.only_with if setting.only_with in settings else None
+def _fields(
+    settings: Mapping[str, Setting], defaults: Mapping[str, Any], limits: Limits
+) -> list[dict[str, Any]]:
+    return [
+        {
+            **asdict(controls.field(setting, defaults.get(name), limits)),
+            "onlyWith": setting.only_with if setting.only_with in settings else None,
+        }
+        for name, setting in settings.items()
+    ]
 
 
-def shared_overrides(card: Card) -> list[str]:
-    """The shared settings that a card overrides."""
-    return [name for name, value in card.values.items() if name in SHARED and value is not None]
+# JSON
+
+
+def to_json(cards: Iterable[Card]) -> str:
+    """The cards as the browser reads them."""
+    data = [card.to_dict() for card in cards]
+    return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def from_json(text: Any, limits: Limits) -> list[Card]:
+    """The cards that a browser sent, or a `PlaygroundError`: they may have been forged."""
+    try:
+        if not isinstance(text, str) or len(text) > _MAX_CHARACTERS:
+            raise ValueError("they are too large")
+        cards = [_card(item) for item in json.loads(text)]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise PlaygroundError(f"the strategies cannot be read: {error}; reload the page") from error
+    if not 0 < len(cards) <= limits.strategies:
+        raise PlaygroundError(
+            f"{len(cards)} strategies; a comparison has 1 to {limits.strategies} of them"
+        )
+    return cards
+
+
+def _card(item: Any) -> Card:
+    key = item.get("key")
+    return checked(item["strategy"], item["values"], key if type(key) is int else None)
+
+
+def checked(strategy: Any, values: Any, key: int | None = None) -> Card:
+    """A card from outside; a ValueError if its strategy or a setting is unknown."""
+    if strategy not in registered():
+        raise ValueError(f"unknown strategy {strategy!r}")
+    return Card(strategy, checked_values(values, find(strategy).settings), key)
+
+
+def checked_values(values: Any, known: Mapping[str, Any]) -> dict[str, FieldValue]:
+    """Values of fields from outside; a ValueError if a setting is unknown or its value invalid."""
+    if unknown := [name for name in values if name not in known]:
+        raise ValueError(f"unknown setting {unknown[0]!r}")
+    if invalid := [name for name in values if not isinstance(values[name], FieldValue)]:
+        raise ValueError(f"invalid value of {invalid[0]}")
+    return dict(values)
 
 
 # Values
 
 
-def read_cards(
-    state: CardList,
-    components: Sequence[CardComponents],
-    values: Mapping[Block, Any],
-    lab: Playground,
-) -> CardList:
-    """The state with what the controls show now; a default becomes None, so that it does not
-    stay when the strategy is changed."""
-    strategies = {card.key: card.strategy for card in state.cards}
-    return state.set_values(
-        {
-            card.key: _read(strategies[card.key], card.controls, values, lab)
-            for card in components
-            if card.key in strategies
-        }
-    )
-
-
-def _read(
-    strategy: str, controls: Mapping[str, Component], values: Mapping[Block, Any], lab: Playground
-) -> dict[str, Any]:
-    settings, defaults = find(strategy).settings, lab.defaults(strategy)
-    own = find(strategy).own_settings
-    return {
-        name: None
-        if name in own and shows(settings[name], values[control], defaults[name])
-        else values[control]
-        for name, control in controls.items()
-        if name in settings
-    }
-
-
-def choices(state: CardList, lab: Playground) -> list[Choice]:
-    """The runs that the cards ask for."""
-    return [choice(card, lab) for card in state.cards]
-
-
 def choice(card: Card, lab: Playground) -> Choice:
-    """The run that a card asks for."""
+    """The run that a card asks for. Settings of another strategy, which the card had before, are
+    left out."""
     settings = find(card.strategy).settings
     values = {name: value for name, value in card.values.items() if name in settings}
     return card.strategy, given(settings, values, lab.defaults(card.strategy))
 
 
-def card_values(strategy: str, settings: Mapping[str, Any], lab: Playground) -> dict[str, Any]:
-    """What a card's controls show for these settings, defaults left out."""
+def card_values(
+    strategy: str, settings: Mapping[str, Any], lab: Playground
+) -> dict[str, FieldValue]:
+    """What a card's fields show for these settings, defaults left out."""
     defaults = lab.defaults(strategy)
     return {
         name: shown(setting, settings[name])
@@ -287,17 +176,14 @@ def card_values(strategy: str, settings: Mapping[str, Any], lab: Playground) -> 
     }
 
 
-def heading(strategy: str, settings: Mapping[str, Any], lab: Playground) -> tuple[str, str]:
-    """A run's title and its settings: the first ones of the card, and all that were given."""
-    defaults = lab.defaults(strategy)
-    first = list(card_settings(find(strategy)))[:_HEADING_SETTINGS]
-    values = {**{name: defaults[name] for name in first}, **settings}
-    listed = [f"{name} {as_text(value)}" for name, value in values.items() if value is not None]
-    return strategy_title(strategy), " · ".join(listed) or "no settings"
+def heading(strategy: str, settings: Mapping[str, Any]) -> tuple[str, str]:
+    """A run's title, and the settings that differ from the defaults."""
+    listed = [f"{name} {as_text(value)}" for name, value in settings.items() if value is not None]
+    return strategy_title(strategy), " · ".join(listed) or "default settings"
 
 
 def card_settings(strategy: Strategy) -> dict[str, Setting]:
-    """The settings with a control on the card; those a strategy adds before inherited ones."""
+    """The settings with a field on the card; those a strategy adds before inherited ones."""
     settings = with_controls(strategy.own_settings)
     order = dict.fromkeys(_declared(strategy.params))
     names = sorted((name for name in order if name in settings), key=_LAST.__contains__)
@@ -309,3 +195,8 @@ def _declared(params: type) -> Iterator[str]:
     yield from inspect.get_annotations(params)
     for base in reversed(params.__bases__):
         yield from _declared(base)
+
+
+def cards_of(items: Sequence[tuple[str, Mapping[str, Any]]], limits: Limits) -> list[Card]:
+    """Cards of these strategies and values, as many as a comparison may have."""
+    return [Card(strategy, values) for strategy, values in items[: limits.strategies]]

@@ -15,28 +15,37 @@ from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
-from gradio.components import Component
 from transformers import GenerationConfig
 
 from engine.errors import PlaygroundError
 from engine.settings import SHARED
 from playground import Playground, generation_configs
 from playground.ui import assets
-from playground.ui.compare.cards import Card, CardList, card_settings, card_values, choice
+from playground.ui.compare.cards import (
+    Card,
+    card_settings,
+    card_values,
+    choice,
+    from_json,
+    to_json,
+)
+from playground.ui.compare.form import Form
 from playground.ui.shared.comparison import strategy_title
 from playground.ui.shared.controls import shown, with_controls
 from playground.ui.shared.events import QUICK, Updates, Values
 from playground.ui.shared.gradio_internals import save_file
 from playground.ui.shared.html import json_value
-from playground.ui.shared.messages import warn
+from playground.ui.shared.jobs import loaded_lab
+from playground.ui.shared.messages import shows_errors, warn
+from playground.ui.shared.pages import App
 from strategies import find
 
 MAX_BYTES = 102_400  # of a file that is loaded
 DEFAULT_NAME = "configuration"
 _NAME_CHARACTERS = 40  # a file system counts up to four bytes for each
 
-# The cards as their controls show them, and the shared settings that were set.
-FormValues = tuple[CardList, Mapping[str, Any]]
+# The cards, and the shared settings that were set.
+FormValues = tuple[Sequence[Card], Mapping[str, Any]]
 
 _DESCRIPTION = (
     "Each card is saved as a file that `GenerationConfig.from_pretrained` reads. Loading files "
@@ -138,7 +147,7 @@ class LoadedFile:
     """A file as a card and shared settings, and warnings about fields that were left out."""
 
     name: str
-    card: tuple[str, dict[str, Any]]
+    card: Card
     shared: Mapping[str, Any]
     warnings: tuple[str, ...]
 
@@ -179,7 +188,7 @@ def _load(name: str, config: GenerationConfig, lab: Playground) -> LoadedFile:
     text = f"{name}: ignored, because {strategy_title(strategy)} has no control for it: "
     return LoadedFile(
         name,
-        (strategy, card_values(strategy, settings, lab)),
+        Card(strategy, card_values(strategy, settings, lab)),
         shared,
         (text + ", ".join(ignored),) if ignored else (),
     )
@@ -222,68 +231,46 @@ class ConfigurationSection:
     saved: gr.File
     load: gr.UploadButton
 
-    def connect_cards(
-        self,
-        inputs: set[Block],
-        read: Callable[[Values], FormValues],
-        lab: Playground,
-        ended: Callable[..., Any],
-    ) -> None:
-        """Connect what reads the cards' controls; ``ended`` is the event of a run's end."""
+    def connect(self, app: App, cards: gr.HTML, form: Form, ended: Callable[..., Any]) -> None:
+        """Connect the section; ``ended`` is the event of a run's end."""
+        loaded = app.model.loaded
+        inputs: set[Block] = {cards, loaded, *form.shared.values()}
 
-        def look(values: Values) -> str:
-            return overview(lab, lambda: read(values))
-
-        def save(values: Values) -> dict[str, Any]:
-            try:
-                cards, shared = read(values)
-            except PlaygroundError as error:
-                warn(str(error))
-                return gr.update()
-            files, warnings = to_files(cards.cards, shared, values[self.name], lab)
-            _warn_all(warnings)
-            paths = [save_file(text, name, self.saved) for name, text in files.items()]
-            return gr.update(value=paths, visible=bool(paths))
-
-        for event in (self.accordion.expand, self.look.click, ended):
-            event(look, inputs, self.view, **QUICK)
-        events = [self.save.click, self.name.submit]
-        gr.on(events, save, inputs | {self.name}, self.saved, **QUICK)
-
-    def connect_state(
-        self,
-        cards: gr.State,
-        fields: Mapping[str, Component],
-        loaded: gr.State,
-        read: Callable[[Values], FormValues],
-        find_lab: Callable[[str], Playground],
-    ) -> None:
-        """Connect what reads the state of the cards: changed cards have no controls yet."""
+        def read(values: Values) -> FormValues:
+            return from_json(values[cards], app.limits), form.shared_of(values)
 
         def look(values: Values) -> Any:
             if not values[loaded]:
                 return gr.skip()
-            return overview(find_lab(values[loaded]), lambda: read(values))
+            return overview(app.labs.lab(values[loaded]), lambda: read(values))
 
-        def load_files(paths: list[str] | None, before: CardList, name: str) -> Updates:
-            try:
-                if not name:
-                    raise PlaygroundError("the model is still loading; load files when it is there")
-                files = load([Path(path) for path in paths or []], find_lab(name))
-            except PlaygroundError as error:
-                warn(str(error))
-                return {cards: gr.skip()}
+        @shows_errors
+        def save(values: Values) -> Any:
+            listed, shared = read(values)
+            lab = loaded_lab(app.labs, values[loaded])
+            files, warnings = to_files(listed, shared, values[self.name], lab)
+            _warn_all(warnings)
+            paths = [save_file(text, name, self.saved) for name, text in files.items()]
+            return gr.update(value=paths, visible=bool(paths))
+
+        @shows_errors
+        def load_files(paths: list[str] | None, name: str) -> Updates:
+            files = load([Path(path) for path in paths or []], loaded_lab(app.labs, name))
             shared, warnings = common_settings(files)
             gr.Info(f"Loaded {html.escape(', '.join(file.name for file in files))}")
             _warn_all([*(text for file in files for text in file.warnings), *warnings])
             filled: Updates = {
-                fields[name]: shown(SHARED[name], value) for name, value in shared.items()
+                form.shared[name]: shown(SHARED[name], value) for name, value in shared.items()
             }
-            return {cards: before.replaced([file.card for file in files]), **filled}
+            return {cards: to_json(file.card for file in files), **filled}
 
-        inputs: set[Block] = {cards, loaded, *fields.values()}
-        gr.on([cards.change, loaded.change], look, inputs, self.view, **QUICK)
-        self.load.upload(load_files, [self.load, cards, loaded], [cards, *fields.values()], **QUICK)
+        for event in (self.accordion.expand, self.look.click, ended, loaded.change):
+            event(look, inputs, self.view, **QUICK)
+        events = [self.save.click, self.name.submit]
+        gr.on(events, save, inputs | {self.name}, self.saved, **QUICK)
+        outputs = [cards, *form.shared.values()]
+        loading = self.load.upload(load_files, [self.load, loaded], outputs, **QUICK)
+        loading.then(look, inputs, self.view, **QUICK)
 
 
 def build_configurations() -> ConfigurationSection:
@@ -337,7 +324,7 @@ def overview(lab: Playground, read: Callable[[], FormValues]) -> str:
     data: dict[str, Any] = {"model": lab.model.name, "own": own, "cards": []}
     try:
         cards, shared = read()
-        data["cards"] = [changes(card, shared, lab) for card in cards.cards]
+        data["cards"] = [changes(card, shared, lab) for card in cards]
     except PlaygroundError as error:
         data["error"] = str(error)
     return json_value(data)

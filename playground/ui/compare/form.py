@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gradio as gr
@@ -79,37 +79,47 @@ class Actions:
         return {**updates, self.stop: gr.Button(interactive=running)}
 
 
-def build_form(prompt: str, limits: Limits) -> Form:
-    """The form, with this prompt."""
-    with gr.Row(elem_id="form", equal_height=False):
-        with gr.Column(scale=3, min_width=300):
-            text = gr.Textbox(
-                prompt, label="Prompt", lines=4, max_lines=12, interactive=True, elem_id="prompt"
-            )
-        with gr.Column(scale=2, min_width=300):
-            kind = prompt_kind("kind")
-            with gr.Row(elem_classes="settings"):
-                shared = {name: _shared(name, limits) for name in _ALWAYS_VISIBLE}
+def build_bar(prompt: str, limits: Limits) -> tuple[Form, Actions]:
+    """The bar at the top: the prompt, the settings people change most, and the buttons."""
+    with gr.Row(elem_id="bar", equal_height=False):
+        text = gr.Textbox(
+            prompt,
+            label="Prompt",
+            lines=2,
+            max_lines=12,
+            interactive=True,
+            elem_id="prompt",
+            min_width=260,
+            scale=4,
+        )
+        kind = prompt_kind("kind")
+        shared = {name: _shared(name, limits) for name in _ALWAYS_VISIBLE}
+        actions = _build_actions()
+    return Form(text, kind, shared), actions
+
+
+def build_shared(form: Form, limits: Limits) -> Form:
+    """The form with the other settings of all runs, in an accordion."""
     with (
         gr.Accordion("Settings for all strategies", open=False, elem_id="shared"),
         gr.Row(elem_classes="settings"),
     ):
-        others = [name for name in with_controls(SHARED) if name not in _ALWAYS_VISIBLE]
-        shared |= {name: _shared(name, limits) for name in others}
-    return Form(text, kind, shared)
+        names = [name for name in with_controls(SHARED) if name not in _ALWAYS_VISIBLE]
+        others = {name: _shared(name, limits) for name in names}
+    return replace(form, shared={**form.shared, **others})
 
 
 def _shared(name: str, limits: Limits) -> Component:
     setting = SHARED[name]
-    return control(setting, None, setting.default, limits, elem_id=f"shared-{name}")
+    return control(setting, setting.default, limits, elem_id=f"shared-{name}")
 
 
-def build_actions() -> Actions:
+def _build_actions() -> Actions:
     """The buttons. Run and Step are enabled once the model is loaded, Stop during a run."""
     with gr.Row(elem_id="actions"):
         return Actions(
             run=gr.Button("Run", variant="primary", interactive=False, elem_id="run"),
-            step=gr.Button("Run step by step", interactive=False, elem_id="step"),
+            step=gr.Button("Step", interactive=False, elem_id="step"),
             stop=gr.Button("Stop", variant="stop", interactive=False, elem_id="stop"),
             add=gr.Button("Add strategy", elem_id="add"),
         )

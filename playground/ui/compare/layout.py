@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 import gradio as gr
 
-from playground.ui.compare.cards import CardList
-from playground.ui.compare.form import Actions, Form, build_actions, build_form
+from playground.ui.compare.cards import card_state, cards_of, catalog_state
+from playground.ui.compare.form import Actions, Form, build_bar, build_shared
 from playground.ui.compare.presets import FIRST, PRESETS
 from playground.ui.compare.runs import Runs
 from playground.ui.compare.tabs import Tabs, build_tabs
-from playground.ui.compare.views import live_columns
-from playground.ui.shared.pages import App, PageSpec
-
-_NO_CARDS = "The strategies appear here once the model is loaded."
+from playground.ui.compare.views import dock_handle, live_columns
+from playground.ui.shared.pages import App
 
 
 @dataclass(frozen=True)
@@ -25,29 +23,35 @@ class Layout:
     presets: list[gr.Button]
     preset_text: gr.Markdown
     form: Form
-    card_area: gr.Column
-    cards: gr.State  # a `CardList`
+    cards: gr.HTML  # its value is JSON: see `cards.from_json`
+    catalog: gr.HTML
     actions: Actions
     live: gr.HTML
     tabs: Tabs
 
 
-def build_layout(app: App, runs: Runs, pages: Sequence[PageSpec]) -> Layout:
-    """Build the page; other pages are tabs below its columns."""
-    with gr.Row(elem_id="presets"):
-        gr.Markdown("Examples")
-        presets = [gr.Button(preset.title, size="sm", scale=0, min_width=0) for preset in PRESETS]
+def build_layout(app: App, runs: Runs, pages: gr.Tabs, others: Sequence[str]) -> Layout:
+    """Build the page: the bar, the columns, and the dock below them."""
+    form, actions = build_bar(FIRST.prompt, app.limits)
+    with gr.Row(elem_id="below-bar", equal_height=False):
+        with gr.Row(elem_id="presets"):
+            gr.Markdown("Examples")
+            presets = [
+                gr.Button(preset.title, size="sm", scale=0, min_width=0) for preset in PRESETS
+            ]
+        form = build_shared(form, app.limits)
     preset_text = gr.Markdown(elem_id="point")
-    form = build_form(FIRST.prompt, app.limits)
-    with gr.Column() as card_area:
-        gr.Markdown(_NO_CARDS, elem_id="to-come")
+    live = live_columns(runs.lines)
+    with gr.Column(elem_id="dock"):
+        dock_handle()
+        tabs = build_tabs(pages, others)
     return Layout(
         presets=presets,
         preset_text=preset_text,
         form=form,
-        card_area=card_area,
-        cards=gr.State(CardList().replaced(FIRST.cards[: app.limits.strategies])),
-        actions=build_actions(),
-        live=live_columns(runs.lines),
-        tabs=build_tabs(app, pages),
+        cards=card_state(cards_of(FIRST.cards, app.limits)),
+        catalog=catalog_state(),
+        actions=actions,
+        live=live,
+        tabs=tabs,
     )

@@ -8,20 +8,17 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from engine.errors import PlaygroundError
 from engine.settings import SHARED
-from playground.ui.compare.cards import CardList
-from strategies import registered
+from playground.ui.compare.cards import Card, FieldValue, checked, checked_values
 
 VERSION = 1
 MAX_CHARACTERS = 400_000  # of a decompressed link
 _OLD_NAMES = {"race": "speculative"}  # of pages, in links made by earlier releases
-
-FieldValue = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class State:
     prompt: str
     chat: bool = False
     shared: Mapping[str, FieldValue] = field(default_factory=dict)
-    cards: tuple[tuple[str, Mapping[str, FieldValue]], ...] = ()
+    cards: tuple[Card, ...] = ()
     pages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what changed on others
 
     @staticmethod
@@ -41,11 +38,11 @@ class State:
         prompt: str,
         chat: bool,
         shared: Mapping[str, Any],
-        cards: CardList,
+        cards: Iterable[Card],
         pages: Mapping[str, Mapping[str, Any]],
     ) -> State:
         """The state of a form that shows these values."""
-        filled = tuple((card.strategy, _filled(card.values)) for card in cards.cards)
+        filled = tuple(Card(card.strategy, _filled(card.values)) for card in cards)
         return State(model, prompt, chat, _filled(shared), filled, pages)
 
 
@@ -55,7 +52,9 @@ def _filled(values: Mapping[str, Any]) -> dict[str, FieldValue]:
 
 def encode(state: State) -> str:
     """The state in characters that an address may contain."""
-    text = json.dumps({"version": VERSION, **asdict(state)}, separators=(",", ":"))
+    cards = [(card.strategy, card.values) for card in state.cards]
+    data = {"version": VERSION, **asdict(state), "cards": cards}
+    text = json.dumps(data, separators=(",", ":"))
     return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
 
 
@@ -72,26 +71,12 @@ def decode(text: str) -> State:
             model=_text(data["model"]),
             prompt=_text(data["prompt"]),
             chat=data["chat"] is True,
-            shared=_values(data["shared"], SHARED),
-            cards=tuple(_card(strategy, values) for strategy, values in data["cards"]),
+            shared=checked_values(data["shared"], SHARED),
+            cards=tuple(checked(strategy, values) for strategy, values in data["cards"]),
             pages={name: dict(values) for name, values in pages.items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError, zlib.error, RecursionError) as error:
         raise PlaygroundError(f"this link cannot be read ({error})") from error
-
-
-def _card(strategy: Any, values: Any) -> tuple[str, dict[str, FieldValue]]:
-    if strategy not in registered():
-        raise ValueError(f"unknown strategy {strategy!r}")
-    return strategy, _values(values, registered()[strategy].settings)
-
-
-def _values(values: Any, known: Mapping[str, Any]) -> dict[str, FieldValue]:
-    if unknown := [name for name in values if name not in known]:
-        raise ValueError(f"unknown setting {unknown[0]!r}")
-    if invalid := [name for name in values if not isinstance(values[name], FieldValue)]:
-        raise ValueError(f"invalid value of {invalid[0]}")
-    return dict(values)
 
 
 def _text(value: Any) -> str:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from playground.ui.compare.card_events import render_cards
+import gradio as gr
+
 from playground.ui.compare.events import connect
-from playground.ui.compare.layout import build_layout
+from playground.ui.compare.layout import Layout, build_layout
 from playground.ui.compare.runs import Runs
-from playground.ui.shared.pages import App, PageSpec
+from playground.ui.shared.pages import App, Pages
 
 
-def build(app: App, pages: Sequence[PageSpec]) -> None:
-    """The compare page; ``pages`` are tabs below its columns."""
+@dataclass(frozen=True)
+class ComparePage:
+    """The page with the columns. Other pages use its comparison."""
+
+    app: App
+    layout: Layout
+    runs: Runs
+
+    def connect(self, pages: Pages) -> None:
+        """Connect all pages."""
+        connect(self.layout, self.app, self.runs, pages)
+
+
+def build(app: App, tabs: gr.Tabs, others: Sequence[str]) -> ComparePage:
+    """Build the page; ``tabs`` are those of all pages, ``others`` the ids of the other pages."""
     runs = Runs(app.limits)
-    layout = build_layout(app, runs, pages)
-    with layout.card_area:
-        render_cards(layout, app, runs)
-    connect(layout, app, runs)
+    return ComparePage(app, build_layout(app, runs, tabs, others), runs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 COLOURS = ("probability", "rank", "entropy", "surprisal", "green", "draft")
-TABS = ("step", "tree", "strategy", "charts", "watermark")
+TABS = ("step", "tree", "strategy", "charts")
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,6 @@ PRESETS = (
         "In a small village by the sea,",
         (("sample", {"watermarking_config": _green_list(2.5)}), ("sample", {})),
         colour="green",
-        tab="watermark",
     ),
     Preset(
         "SynthID: tournament sampling",
@@ -203,6 +202,5 @@ PRESETS = (
         "The history of the lighthouse begins",
         (("sample", {"top_k": 0, "watermarking_config": _SYNTHID}), ("sample", {"top_k": 0})),
         max_new_tokens=96,
-        tab="watermark",
     ),
 )

@@ -1,4 +1,4 @@
-"""The tabs below the columns.
+"""The dock below the columns: a tab for each view of the results.
 
 Figures are drawn when their tab is opened, when runs have ended, and when another position is
 pinned; only those of the open tab.
@@ -8,56 +8,63 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
 
 from playground.ui.compare import views
-from playground.ui.compare.cards import CardList
 from playground.ui.compare.charts import Charts, build_charts, build_details, score_all
 from playground.ui.compare.export import Export, build_export, connect_export, finished
 from playground.ui.compare.form import Actions, Form
 from playground.ui.compare.runs import Runs
 from playground.ui.shared import browser
 from playground.ui.shared.comparison import Comparison
-from playground.ui.shared.events import EVERY, LATEST, QUICK, Updates, Values, visitor
+from playground.ui.shared.events import EVERY, LATEST, QUICK, Updates, visitor
 from playground.ui.shared.figures import FigureTab
 from playground.ui.shared.gradio_internals import event_payload
 from playground.ui.shared.messages import shows_errors
 from playground.ui.shared.model_loading import Labs
-from playground.ui.shared.pages import App, LinkedForm, Page, PageSpec
+from playground.ui.shared.pages import COMPARE, App, Pages
 
 _FIRST = "step"
 
 
 @dataclass(frozen=True)
 class Tabs:
-    """The tabs; those of other pages are built by these pages."""
+    """The tabs of the dock, and which of them or of the pages is open."""
 
-    all: gr.Tabs
-    open_tab: gr.State  # its id
+    pages: gr.Tabs
+    page_names: tuple[str, ...]
+    dock: gr.Tabs
+    dock_tab: gr.State  # the id of the dock's open tab
+    open_tab: gr.State  # the same while the compare page is open, else the id of the open page
     each: Mapping[str, gr.Tab]
     details: FigureTab
     charts: Charts
     export: Export
-    pages: Mapping[str, Page]
 
     @property
-    def linked_forms(self) -> dict[str, LinkedForm]:
-        """The forms of other pages that a link restores."""
-        forms = {name: page.linked_form for name, page in self.pages.items()}
-        return {name: form for name, form in forms.items() if form is not None}
+    def known(self) -> tuple[str, ...]:
+        """The names that `select` knows."""
+        return (*self.each, *self.page_names)
 
     @property
     def selection(self) -> list[Block]:
         """The components that `select` updates."""
-        return [self.all, self.open_tab]
+        return [self.pages, self.dock, self.dock_tab, self.open_tab]
 
     def select(self, name: str) -> Updates:
-        """Open a tab, or the first one if there is none of this name."""
+        """Open a page other than this one, or a tab of the dock; the first tab if there is none of
+        this name."""
+        if name in self.page_names:
+            return {self.pages: gr.Tabs(selected=name), self.open_tab: name}
         name = name if name in self.each else _FIRST
-        return {self.all: gr.Tabs(selected=name), self.open_tab: name}
+        return {
+            self.pages: gr.Tabs(selected=COMPARE),
+            self.dock: gr.Tabs(selected=name),
+            self.dock_tab: name,
+            self.open_tab: name,
+        }
 
     @property
     def outputs(self) -> list[Block]:
@@ -80,11 +87,10 @@ class Tabs:
             return nothing
 
 
-def build_tabs(app: App, pages: Sequence[PageSpec]) -> Tabs:
-    """The tabs; those of other pages stand before Export."""
+def build_tabs(pages: gr.Tabs, page_names: Sequence[str]) -> Tabs:
+    """The dock; ``pages`` are the tabs of all pages, ``page_names`` the ids of the others."""
     each: dict[str, gr.Tab] = {}
-    built: dict[str, Page] = {}
-    with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as all_tabs:
+    with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as dock:
         with gr.Tab("Step", id=_FIRST) as each[_FIRST]:
             views.step_inspector()
         with gr.Tab("Tree", id="tree") as each["tree"]:
@@ -93,51 +99,59 @@ def build_tabs(app: App, pages: Sequence[PageSpec]) -> Tabs:
             details = build_details()
         with gr.Tab("Charts", id="charts") as each["charts"]:
             charts = build_charts()
-        for page in pages:
-            with gr.Tab(page.title, id=page.id) as each[page.id]:
-                built[page.id] = page.build(app)
         with gr.Tab("Export", id="export") as each["export"]:
             export = build_export()
-    return Tabs(all_tabs, gr.State(_FIRST), each, details, charts, export, built)
+    states = gr.State(_FIRST), gr.State(_FIRST)
+    return Tabs(pages, tuple(page_names), dock, *states, each, details, charts, export)
 
 
 def connect_tabs(
     tabs: Tabs,
     app: App,
     runs: Runs,
+    pages: Pages,
     form: Form,
     actions: Actions,
-    cards: gr.State,
+    cards: gr.HTML,
     live: gr.HTML,
 ) -> None:
-    """Connect the tabs, apart from those of other pages."""
+    """Connect the dock, and the tabs of the pages."""
     _connect_figures(tabs, app, runs, actions, live)
+    _connect_pages(tabs, app, runs, pages)
     connect_export(tabs.export, app, runs, live, tabs.charts.save)
+    tabs.export.configurations.connect(app, cards, form, live.over)
 
-    def read(values: Values) -> tuple[CardList, dict[str, Any]]:
-        return values[cards], form.shared_of(values)
 
-    tabs.export.configurations.connect_state(
-        cards, form.shared, app.model.loaded, read, app.labs.lab
-    )
+def _connect_pages(tabs: Tabs, app: App, runs: Runs, pages: Pages) -> None:
+    def open_page(name: str) -> Callable[..., Updates]:
+        def listener(dock_tab: str, request: gr.Request) -> Updates:
+            return _opened(tabs, app, runs, dock_tab if name == COMPARE else name, request)
+
+        return listener
+
+    for name, tab in pages.each.items():
+        outputs = [tabs.open_tab, *tabs.outputs]
+        tab.select(open_page(name), tabs.dock_tab, outputs, js=browser.page_opened(name), **QUICK)
+
+
+def _opened(tabs: Tabs, app: App, runs: Runs, name: str, request: gr.Request) -> Updates:
+    """Draw the figures of a tab that was opened."""
+    comparison = runs.comparison(visitor(request))
+    if comparison is not None:
+        comparison.tab = name
+    return {tabs.open_tab: name, **tabs.draw(comparison, app.labs)}
 
 
 def _connect_figures(tabs: Tabs, app: App, runs: Runs, actions: Actions, live: gr.HTML) -> None:
-    def open_tab(name: str, request: gr.Request) -> Updates:
-        comparison = runs.comparison(visitor(request))
-        if comparison is not None:
-            comparison.tab = name
-        return {tabs.open_tab: name, **tabs.draw(comparison, app.labs)}
-
     def opening(name: str) -> Callable[[gr.Request], Updates]:
         def listener(request: gr.Request) -> Updates:  # Gradio passes no request to a partial
-            return open_tab(name, request)
+            return {tabs.dock_tab: name, **_opened(tabs, app, runs, name, request)}
 
         return listener
 
     def finish(name: str, request: gr.Request) -> Updates:
         running = runs.is_running(visitor(request))
-        return {**actions.switch(running=running), **open_tab(name, request)}
+        return {**actions.switch(running=running), **_opened(tabs, app, runs, name, request)}
 
     def pin(event: gr.EventData, request: gr.Request) -> Updates:
         comparison = runs.comparison(visitor(request))
@@ -157,6 +171,7 @@ def _connect_figures(tabs: Tabs, app: App, runs: Runs, actions: Actions, live: g
     live.over(finish, tabs.open_tab, [*actions.switched, *opened], **EVERY)
     live.pinned(pin, None, tabs.outputs, **LATEST)
     for name, tab in tabs.each.items():
-        tab.select(opening(name), None, opened, js=browser.tab_opened(name), **QUICK)
+        outputs = [tabs.dock_tab, *opened]
+        tab.select(opening(name), None, outputs, js=browser.tab_opened(name), **QUICK)
     slow = {**QUICK, "show_progress": "minimal", "show_progress_on": None, "concurrency_limit": 2}
     tabs.charts.score.click(score, None, tabs.charts.scored.outputs, **slow)

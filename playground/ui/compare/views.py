@@ -14,18 +14,18 @@ import gradio as gr
 from playground.ui import assets
 
 _LIVE_STYLES = (
-    *("compare/web/live_view.css", "compare/web/columns.css"),
+    *("compare/web/live_view.css", "compare/web/columns.css", "compare/web/cards.css"),
     *("compare/web/candidate_card.css", "compare/web/playback.css"),
 )
-_LIVE_EVENTS = ("begun", "over", "ended", "forked", "edited", "paced", "pinned")
+_LIVE_EVENTS = ("begun", "over", "forked", "edited", "paced", "pinned")
 
 
 def live_columns(request_lines: Callable[[Any], Awaitable[str]]) -> gr.HTML:
     """The columns of tokens; the value is what `Feed.take` returns.
 
     The browser calls ``request_lines`` for lines it has not read. Events: ``begun`` when runs
-    start; ``over`` when all have ended, and ``ended`` with it, for listeners that are rendered
-    with the cards; ``forked``, ``edited``, ``paced`` and ``pinned`` for what the visitor does.
+    start; ``over`` when all have ended; ``forked``, ``edited``, ``paced`` and ``pinned`` for what
+    the visitor does.
     """
 
     async def more(request: Any) -> str:  # a named function, because Gradio sets attributes on it
@@ -39,6 +39,17 @@ def live_columns(request_lines: Callable[[Any], Awaitable[str]]) -> gr.HTML:
         js_on_load=assets.mount("compare/web/live_view.js", *_LIVE_EVENTS),
         apply_default_css=False,
         elem_id="live",
+    )
+
+
+def dock_handle() -> gr.HTML:
+    """The upper edge of the dock, which resizes and collapses it."""
+    return gr.HTML(
+        html_template=assets.text("compare/web/dock.html"),
+        css_template=assets.text("compare/web/dock.css"),
+        js_on_load=assets.mount("compare/web/dock.js"),
+        apply_default_css=False,
+        elem_id="dock-handle",
     )
 
 

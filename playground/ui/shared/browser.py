@@ -19,19 +19,15 @@ _SCRIPT = "compare/web/page_state.js"
 # Turns a state into a link to this page, with the token marks and the tab the visitor sees.
 LINK = assets.listener(_SCRIPT, "pageLink")
 
-# Counts the renderings of the cards that were requested, and disables the two buttons that start
-# runs until the last one is there: before that, Python does not know the cards' events.
-CARDS_REQUESTED = assets.listener(_SCRIPT, "requestCards")
-
-
-def cards_rendered(count: int) -> str:
-    """The script that reports the cards of rendering number ``count``."""
-    return assets.call(_SCRIPT, "cardsRendered", count)
-
 
 def tab_opened(tab: str) -> str:
     """The script that reports the open tab, for a listener without inputs."""
     return assets.listener(_SCRIPT, "openTab", tab)
+
+
+def page_opened(page: str) -> str:
+    """The script that reports the open page; the listener's input is the open tab of the dock."""
+    return assets.listener(_SCRIPT, "openPage", page)
 
 
 def background(measure: str) -> str:
@@ -43,12 +39,12 @@ def component() -> gr.HTML:
     """The hidden component, to be rendered last.
 
     Its events: ``arrived`` if the browser has stored state or followed a link, ``changed`` if the
-    visitor changed the form, ``drawn`` if the cards requested last are there.
+    visitor changed the form.
     """
     return gr.HTML(
         value="",
         html_template="",
-        js_on_load=assets.mount(_SCRIPT, "arrived", "changed", "drawn"),
+        js_on_load=assets.mount(_SCRIPT, "arrived", "changed"),
         elem_id="browser",
         elem_classes="signal",
         render=False,

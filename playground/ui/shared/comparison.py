@@ -36,6 +36,7 @@ class RunRequest:
     choice: tuple[str, Mapping[str, Any]]  # the strategy and its settings
     shared: Mapping[str, Any]  # settings of all runs
     heading: tuple[str, str]  # the strategy and its settings, as shown above the column
+    card: Mapping[str, Any] | None = None  # the card that asked for it, as the browser sent it
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class Comparison:
                 "strategy": request.choice[0],
                 "settings": settings,
                 "origin": origin,
+                "card": None if origin is not None else request.card,
+                "prompt": _prompt_text(request.prompt),
                 "before": [inherited.to_dict() for inherited in prefix],
             },
         )
@@ -131,6 +134,10 @@ class Comparison:
     def traces(self) -> tuple[Trace, ...]:
         """The traces of the columns that have ended, in order."""
         return tuple(column.trace for column in self.columns if column.trace)
+
+
+def _prompt_text(prompt: str | Chat) -> str:
+    return prompt if isinstance(prompt, str) else prompt[-1]["content"]
 
 
 def strategy_title(strategy: str) -> str:

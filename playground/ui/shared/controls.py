@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 import gradio as gr
 from gradio.components import Component
@@ -45,28 +46,61 @@ def as_prompt(text: str, kind: str) -> str | Chat:
     return [{"role": "user", "content": text}] if kind == MESSAGE else text
 
 
-def control(
-    setting: Setting, value: Any, default: Any, limits: Limits, **options: Any
-) -> Component:
-    """The control of one setting. It shows ``value`` (see `shown`), or else the default."""
-    value = shown(setting, default) if value is None else value
+@dataclass(frozen=True)
+class Field:
+    """How a form shows one setting."""
+
+    name: str
+    kind: Literal["choice", "check", "slider", "number", "text"]
+    value: Any  # see `shown`
+    help: str
+    choices: tuple[tuple[str, str], ...] = ()  # what is shown, and the value
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+    placeholder: str = ""
+
+
+def field(setting: Setting, default: Any, limits: Limits) -> Field:
+    """The field of one setting, which shows the default."""
+    help = f"{setting.help} {_range(setting, limits)}".strip()
+    common: dict[str, Any] = {
+        "name": setting.name,
+        "value": shown(setting, default),
+        "help": help,
+    }
+    if _labels(setting):
+        choices = list(_labels(setting)) if default is not None else ["", *_labels(setting)]
+        listed = tuple((choice or MODEL_DEFAULT, choice) for choice in choices)
+        return Field(kind="choice", choices=listed, **common)
+    if setting.kind is bool:
+        return Field(kind="check", **common)
+    if setting.kind in (int, float):
+        return _number(setting, default, limits, common)
+    empty = MODEL_DEFAULT if setting.name in generation_configs.FIELDS else NOT_SET
+    return Field(kind="text", placeholder=empty, **common)
+
+
+def control(setting: Setting, default: Any, limits: Limits, **options: Any) -> Component:
+    """The Gradio component of one setting; it shows the default."""
+    shown = field(setting, default, limits)
     common = {
-        "label": setting.name,
-        "info": f"{setting.help} {_range(setting, limits)}".strip(),
-        "value": value,
+        "label": shown.name,
+        "info": shown.help,
+        "value": shown.value,
         "interactive": True,
         "min_width": 120,
         **options,
     }
-    if _labels(setting):
-        choices = list(_labels(setting)) if default is not None else ["", *_labels(setting)]
-        return gr.Dropdown([(choice or MODEL_DEFAULT, choice) for choice in choices], **common)
-    if setting.kind is bool:
+    if shown.kind == "choice":
+        return gr.Dropdown(list(shown.choices), **common)
+    if shown.kind == "check":
         return gr.Checkbox(**common)
-    if setting.kind in (int, float):
-        return _number(setting, default, limits, common)
-    empty = MODEL_DEFAULT if setting.name in generation_configs.FIELDS else NOT_SET
-    return gr.Textbox(placeholder=empty, max_lines=3, **common)
+    if shown.low is not None and shown.high is not None:
+        return gr.Slider(shown.low, shown.high, step=shown.step, **common)
+    # Not `gr.Number`: an empty one has the value 0.
+    lines = 1 if shown.kind == "number" else 3
+    return gr.Textbox(placeholder=shown.placeholder, max_lines=lines, **common)
 
 
 def with_controls(settings: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -74,27 +108,14 @@ def with_controls(settings: Mapping[str, Setting]) -> dict[str, Setting]:
     return {name: setting for name, setting in settings.items() if not setting.python_only}
 
 
-def _number(
-    setting: Setting, default: Any, limits: Limits, common: dict[str, Any]
-) -> gr.Slider | gr.Textbox:
+def _number(setting: Setting, default: Any, limits: Limits, common: dict[str, Any]) -> Field:
     low, high = setting.low, setting.highest(limits)
     if low is None or high is None or default is None or high - low > _SLIDER_RANGE[setting.kind]:
-        # Not `gr.Number`: an empty one has the value 0.
         common["value"] = None if common["value"] is None else as_text(common["value"])
-        return gr.Textbox(placeholder=MODEL_DEFAULT, max_lines=1, **common)
+        return Field(kind="number", placeholder=MODEL_DEFAULT, **common)
     step = 1 if setting.kind is int else 0.01 if high - low >= 1 else 0.001
-    # The value may be text from another strategy's control, and a default may exceed the limit.
-    number = read(setting, common["value"])
-    if isinstance(number, int | float) and number != default and not low <= number <= high:
-        # A slider cannot show it. As text it stays as it was given, and a run is rejected.
-        common["label"] += f": {number:g} is out of range {_range(setting, limits)}"
-        common["value"] = as_text(number)
-        if "key" in common:
-            common["key"] = (*common["key"], "text")
-        return gr.Textbox(max_lines=1, **common)
-    number = number if isinstance(number, int | float) else default
-    common["value"] = max(low, min(number, high))
-    return gr.Slider(low, high, step=step, **common)
+    common["value"] = max(low, min(default, high))  # a default may exceed the limit
+    return Field(kind="slider", low=low, high=high, step=step, **common)
 
 
 def _range(setting: Setting, limits: Limits) -> str:

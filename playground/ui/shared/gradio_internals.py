@@ -11,7 +11,6 @@ from typing import Any
 
 import gradio as gr
 from gradio.components import Component
-from gradio.context import LocalContext
 from gradio.events import Dependency
 from gradio.processing_utils import save_bytes_to_cache
 from gradio.utils import get_function_description, get_upload_folder
@@ -27,30 +26,6 @@ def set_queue_interval(page: gr.Blocks, seconds: float) -> None:
     """
     # private: gr.Blocks._queue.sleep_when_free
     page._queue.sleep_when_free = seconds
-
-
-def hide_render_progress(page: gr.Blocks) -> None:
-    """Show no progress for `gr.render`.
-
-    Why: `gr.render` has no ``show_progress_on``; see `events.QUIET`.
-    If it changes: drop the call; only messages of a rendering get larger.
-    """
-    # private: gr.Blocks.fns, BlockFunction.renderable, BlockFunction.show_progress_on
-    for event in page.fns.values():
-        if event.renderable:
-            event.show_progress_on = ()
-
-
-def skip_load_events() -> None:
-    """Call inside a `gr.render` function: do not search its components for load events.
-
-    Why: no component here has one, and the search iterates over all components of the visitor,
-    which fails if another event adds one meanwhile.
-    If it changes: drop the call if Gradio copies the components before iterating.
-    """
-    # private: LocalContext.blocks_config, BlocksConfig.attach_load_events
-    config: Any = LocalContext.blocks_config.get()
-    config.attach_load_events = lambda rendered_in: None
 
 
 def event_payload(event: gr.EventData) -> Mapping[str, Any]:

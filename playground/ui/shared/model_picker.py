@@ -45,9 +45,7 @@ class ModelPicker:
 
         def poll(name: str, loaded: str, request: gr.Request) -> tuple[Any, ...]:
             state = _state(name, labs)
-            # Until the cards of a newly chosen model are rendered, the buttons would start runs
-            # on the model before it. They are enabled when the cards are there.
-            ready = bool(state.loaded) and state.loaded == loaded and not busy(request)
+            ready = bool(state.loaded) and not busy(request)
             return (
                 state.text,
                 state.backend,
@@ -74,7 +72,8 @@ def model_picker(labs: Labs) -> ModelPicker:
             list(labs.names),
             value=labs.default,
             label="Model",
-            info="Or enter a Hub id or a folder." if labs.allow_any else None,
+            show_label=False,
+            container=False,
             allow_custom_value=labs.allow_any,
             filterable=labs.allow_any,
             interactive=True,

@@ -1,4 +1,8 @@
-"""What a page of the app is, what it is given, and what the compare page shares with others."""
+"""What a page of the app is, what it is given, and what the compare page shares with others.
+
+All pages are tabs of one Gradio page, so that switching is instant and keeps what was entered. Each
+has an address of its own, which the browser shows and the server answers.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from playground.ui.shared.comparison import Comparison
 from playground.ui.shared.events import Event, Updates, Values
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.model_picker import ModelPicker
+
+COMPARE = "compare"  # the id of the page with the columns
 
 
 @dataclass(frozen=True)
@@ -69,10 +75,26 @@ class Page(Protocol):
         """The form that a link restores, if the page has one."""
 
 
+@dataclass(frozen=True)
+class Pages:
+    """All pages; ``built`` are those besides the compare page."""
+
+    tabs: gr.Tabs
+    each: Mapping[str, gr.Tab]
+    built: Mapping[str, Page]
+
+    @property
+    def linked_forms(self) -> dict[str, LinkedForm]:
+        """The forms of other pages that a link restores."""
+        forms = {name: page.linked_form for name, page in self.built.items()}
+        return {name: form for name, form in forms.items() if form is not None}
+
+
 class PageSpec(NamedTuple):
     """How a page is listed. ``id`` is also the name of its values in a link."""
 
     id: str
+    path: str  # of its address
     title: str
     build: Callable[[App], Page]
     style: str  # its stylesheet, below ``playground/ui``

@@ -5,13 +5,14 @@ Fonts are those of the visitor's system: the page sends no request to another ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
 
 from playground.ui import assets
+from playground.ui.shared.addresses import PageAddresses
 from playground.ui.shared.event_streams import EventStreams
 
 _STYLES = ("shared/web/page.css", "shared/web/accessibility.css")
@@ -20,8 +21,9 @@ _MONO = ("ui-monospace", "Consolas", "DejaVu Sans Mono", "monospace")
 _RED, _DARK_RED = "#dc2626", "#b91c1c"
 
 
-def theme_options(styles: Iterable[str]) -> dict[str, Any]:
-    """The arguments of `launch` for theme, styles and scripts; ``styles`` are those of pages."""
+def theme_options(styles: Sequence[str], paths: Sequence[str]) -> dict[str, Any]:
+    """The arguments of `launch` for theme, styles, scripts and addresses; ``styles`` and ``paths``
+    are those of pages."""
     return {
         "theme": _theme(),
         "css_paths": [assets.path(name) for name in (*_STYLES, *styles)],
@@ -29,7 +31,7 @@ def theme_options(styles: Iterable[str]) -> dict[str, Any]:
         "head": assets.preloads(),
         "app_kwargs": {
             "routes": [assets.route()],
-            "middleware": [Middleware(EventStreams)],
+            "middleware": [Middleware(EventStreams), Middleware(PageAddresses, paths=paths)],
         },
     }
 

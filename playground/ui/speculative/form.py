@@ -199,7 +199,7 @@ def build_form(limits: Limits) -> Form:
                 interactive=True,
                 elem_id="spec-prompt",
             )
-            copy_prompt = gr.Button("Copy the prompt from above", size="sm", elem_id="spec-above")
+            copy_prompt = gr.Button("Copy the prompt from Compare", size="sm", elem_id="spec-above")
         with gr.Column(scale=2, min_width=280):
             kind = prompt_kind("spec-kind")
             drafters = gr.CheckboxGroup(

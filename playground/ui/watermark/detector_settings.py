@@ -153,7 +153,7 @@ def build_detector_settings(limits: Limits) -> DetectorSettings:
 
 
 def _control(setting: Setting, limits: Limits) -> Component:
-    return control(setting, None, setting.default, limits, elem_id=f"detect-{setting.name}")
+    return control(setting, setting.default, limits, elem_id=f"detect-{setting.name}")
 
 
 def _value(setting: Setting, one: Component, value: Any) -> Any:

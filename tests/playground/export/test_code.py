@@ -379,7 +379,7 @@ def test_a_program_that_needs_the_playground_and_says_why_names_both_first(embed
 def test_trained_draft_model_works_in_plain_transformers(linted, embedded, run):
     program = code(embedded, PROMPT, "speculative", max_new_tokens=8)
     linted(program)
-    assert "load('smollm2-draft')" in program and "playground" not in program
+    assert "load('smollm2-draft')" in program and "from playground" not in program
     [trace] = embedded.compare(PROMPT, ["speculative"], max_new_tokens=8)
     rows, _ = run(program)
     same(rows, trace, embedded)

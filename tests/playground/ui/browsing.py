@@ -1,5 +1,6 @@
 """Helpers for tests of the page: a server process, whose log is checked, and a real browser."""
 
+import asyncio
 import os
 import re
 import socket
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -72,6 +74,12 @@ def wait(condition, seconds=20):
         time.sleep(0.1)
 
 
+def run_async(coroutine):
+    """The result of a coroutine; Playwright's event loop occupies this thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
 @contextmanager
 def visiting(browser, viewport=WIDE, reduced_motion=None, lasting=False, **options):
     """An empty browser page.
@@ -128,6 +136,21 @@ def text_of(page, index):
     return "".join(tokens.evaluate_all("tokens => tokens.map(token => token.textContent)"))
 
 
+def figures(page, index):
+    """The metrics of a column by name, hidden ones too."""
+    pairs = (
+        column(page, index)
+        .locator(".figures > div")
+        .evaluate_all(
+            """all => all.map((pair) => [
+            (pair.querySelector('dt button') ?? pair.querySelector('dt')).textContent,
+            pair.querySelector('dd').textContent,
+        ])"""
+        )
+    )
+    return dict(pairs)
+
+
 def states(page):
     return page.locator("#live .column").evaluate_all(
         "columns => columns.map(c => c.dataset.state)"
@@ -155,8 +178,58 @@ def over(page):
 
 
 def ready(page):
-    """Wait until the cards are rendered and Run is enabled."""
+    """Wait until Run is enabled and the strategies of the model are known."""
     page.wait_for_selector("#run:not([disabled])", timeout=120_000)
+    page.wait_for_function("document.querySelector('#catalog') !== null")
+    wait(lambda: cards(page, "catalog") is not None)
+
+
+def cards(page, name="list"):
+    """The strategies of the comparison, as the browser keeps them, or another property of them."""
+    link = "link[rel=modulepreload][href$='compare/web/cards.js']"
+    script = """async ([link, name]) =>
+        (await import(document.querySelector(link).href)).cards[name]"""
+    return page.evaluate(script, [link, name])
+
+
+@contextmanager
+def editing(page, index):
+    """Open the settings of a column; yields the start of the ids of its fields."""
+    key = cards(page)[index]["key"]
+    page.click(f"#card-{key}-open")
+    page.wait_for_selector(f"#card-{key}-editor")
+    yield f"#card-{key}"
+    page.keyboard.press("Escape")
+    page.wait_for_selector(f"#card-{key}-editor", state="detached")
+
+
+def set_card(page, index, **values):
+    """Change settings of a column."""
+    with editing(page, index) as card:
+        for name, value in values.items():
+            if not page.locator(f"{card}-{name}").is_visible():
+                page.click(f"{card}-editor summary")
+            page.fill(f"{card}-{name}", str(value))
+
+
+def set_strategy(page, index, strategy):
+    """Change the strategy of a column."""
+    with editing(page, index) as card:
+        page.select_option(f"{card}-strategy", strategy)
+
+
+def override(page, index, name, value):
+    """Override a shared setting for one column."""
+    with editing(page, index) as card:
+        page.select_option(f"{card}-override", name)
+        page.fill(f"{card}-{name}", str(value))
+
+
+def remove_card(page, index):
+    """Remove a column's strategy."""
+    key = cards(page)[index]["key"]
+    page.click(f"#card-{key}-open")
+    page.click(f"#card-{key}-remove")
 
 
 def length(page, tokens):
@@ -171,7 +244,7 @@ def tab(page, name):
 
 def on_tab(page, name):
     """Wait until a tab is open."""
-    wait(lambda: page.get_by_role("tab", selected=True).all_inner_texts() == [name])
+    wait(lambda: name in page.get_by_role("tab", selected=True).all_inner_texts())
 
 
 def downloaded(page, button, folder):

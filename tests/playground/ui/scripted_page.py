@@ -1,8 +1,8 @@
 """The page on a lab that plays scripts, for behaviour that a real model cannot be made to show.
 
 Run as `python scripted_page.py PORT GATE TURNS`; the lab is "loaded" once the file GATE
-exists, and rendering the cards takes the number of seconds in it. The prompt is the name of the
-script. If the file TURNS exists, each turn of a script waits until it has as many characters.
+exists. The prompt is the name of the script. If the file TURNS exists, each turn of a script waits
+until it has as many characters.
 """
 
 import math
@@ -229,7 +229,6 @@ class Lab:
         return registered()
 
     def defaults(self, strategy):
-        time.sleep(float(self._gate.read_text() or 0))
         return {name: known.default for name, known in find(strategy).own_settings.items()}
 
     def configuration(self, choice, **shared):

@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
-from tests.playground.ui.browsing import column, length, opened, running, text_of, wait
+from tests.playground.ui.browsing import (
+    cards,
+    column,
+    editing,
+    length,
+    opened,
+    ready,
+    running,
+    text_of,
+    wait,
+)
 
 WIDTHS = {"wide": {"width": 1400, "height": 1000}, "phone": {"width": 390, "height": 844}}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -34,11 +44,6 @@ def folder():
     place = Path(asked)
     place.mkdir(parents=True, exist_ok=True)
     return place
-
-
-def ready(page):
-    page.wait_for_selector(".card", timeout=120_000)
-    page.wait_for_selector("#run:not([disabled])")
 
 
 def preset(page, title, tokens):
@@ -73,16 +78,12 @@ def states(page):
 def _form_states(page):
     page.click("#shared > button")
     page.locator("#shared-repetition_penalty").wait_for()
-    page.get_by_role("button", name="5 more").click()
-    page.locator("#card-2-top_h").wait_for()
-    yield "settings"
+    yield "shared settings"
     page.click("#shared > button")
-    page.get_by_role("button", name="5 more").click()
-    page.locator(".card").nth(0).get_by_role("combobox").first.click()
-    page.get_by_role("option", name="greedy").wait_for()
-    yield "strategies"
-    page.keyboard.press("Escape")
-    page.get_by_role("option", name="greedy").wait_for(state="hidden")
+    with editing(page, 2) as card:
+        page.click(f"{card}-editor summary")
+        page.locator(f"{card}-top_h").wait_for()
+        yield "settings"
     prompt = page.input_value("#prompt textarea")
     page.fill("#prompt textarea", "")
     page.click("#run")
@@ -105,6 +106,7 @@ def _run_states(page):
     ready(page)
     with running(page):
         pass
+    tab(page, "Step")
     page.wait_for_selector("#step-view .whole")
     yield "step"
     column(page, 2).locator(".token").nth(3).click()
@@ -134,6 +136,7 @@ def _tab_states(page):
     page.get_by_role("button", name="How strategies weaken a watermark").click()
     page.locator("#weakening td").first.wait_for()
     yield "explain"
+    tab(page, "Compare")
     tab(page, "Export")
     page.wait_for_selector("#code .cm-line >> nth=5")
     page.click("#make-link")
@@ -154,7 +157,7 @@ def _figure_states(page):
     drawn(page, "cross_likelihood")
     yield "across"
     preset(page, "Contrastive search avoids loops", 8)
-    page.wait_for_selector("#card-4-penalty_alpha")
+    wait(lambda: cards(page)[-1]["strategy"] == "contrastive_search")
     ready(page)
     with running(page):
         pass
@@ -304,7 +307,7 @@ def test_tokens_have_contrast_on_all_tints(themed):
         words = ".legend :is(.about, .ends, .sample, label), #live .column :is(h3, .settings)"
         ratio, which = faintest(page, f"#live {words}")
         assert ratio >= 4.5, f"{ratio:.2f} {channel} {which}"
-    ratio, which = faintest(page, "#live button:disabled, #stop, #card-0-sooner")
+    ratio, which = faintest(page, "#live button:disabled, #stop")
     assert ratio >= 3, f"{ratio:.2f} {which}"
 
 
@@ -420,12 +423,12 @@ def test_a_run_is_set_up_stepped_and_played_by_keyboard(browser, address):
         walk_to(page, "#presets button", "Certain and uncertain steps")
         press(page, "Enter")
         page.locator("#point p").wait_for()
-        wait(lambda: page.locator(".card").count() == 2)
-        walk_to(page, "#prompt textarea")
-        write(page, "The sky is")
-        walk_to(page, "#shared-max_new_tokens input[type=number]")
-        write(page, "5")
+        wait(lambda: len(cards(page)) == 2)
         _choose_a_strategy(page)
+        back_to(page, "#shared-max_new_tokens input[type=number]")
+        write(page, "5")
+        back_to(page, "#prompt textarea")
+        write(page, "The sky is")
         walk_to(page, "#step")
         press(page, "Enter")
         _step_and_play(page)
@@ -437,14 +440,14 @@ def test_a_run_is_set_up_stepped_and_played_by_keyboard(browser, address):
 
 
 def _choose_a_strategy(page):
-    walk_to(page, ".card .card-head input")
+    walk_to(page, ".card-open")
     page.evaluate(LOSSES)
-    active = page.locator("[role=option].active")
-    while "beam search" not in (before := active.all_inner_texts()):
-        press(page, "ArrowDown")
-        wait(lambda before=before: active.all_inner_texts() != before)
     press(page, "Enter")
-    page.locator(".card").first.get_by_text("num_beams", exact=True).wait_for()
+    page.locator(".card-editor").wait_for()
+    while cards(page)[0]["strategy"] != "beam_search":
+        press(page, "b")  # the next strategy that begins with it
+    page.locator(".card-editor").get_by_text("num_beams", exact=True).wait_for()
+    press(page, "Escape")
     assert page.evaluate("losses") == 0
 
 
@@ -525,7 +528,8 @@ def test_the_tabs_are_used_by_keyboard(browser, address):
         length(page, 5)
         with running(page):
             pass
-        walk_to(page, "[role=tab]", "Step")
+        walk_to(page, "#dock [role=tab]", "Step")
+        press(page, "Enter")
         walk_to(page, "#step-view .choice button", "sample")
         press(page, "Enter")
         walk_to(page, "#step-view .walk button")
@@ -549,20 +553,19 @@ def test_the_tabs_are_used_by_keyboard(browser, address):
 def test_cards_are_moved_duplicated_and_removed_by_keyboard(browser, address):
     with opened(browser, address) as page:
         ready(page)
-        pickers = page.locator(".card .card-head input")
 
         def names():
-            return pickers.evaluate_all("all => all.map(picker => picker.value)")
+            return [card["strategy"] for card in cards(page)]
 
-        walk_to(page, "#card-0-later")
+        walk_to(page, ".card-open")
         press(page, "Enter")
-        wait(lambda: names() == ["beam search", "greedy", "sample"])
-        press(page, "Shift")
-        walk_to(page, ".card button.duplicate")
+        walk_to(page, "#card-0-right")
         press(page, "Enter")
-        wait(lambda: len(names()) == 4)
-        press(page, "Shift")
-        walk_to(page, ".card button.remove")
+        assert names() == ["beam_search", "greedy", "sample"]
+        walk_to(page, "#card-0-duplicate")
         press(page, "Enter")
-        wait(lambda: len(names()) == 3)
+        assert names() == ["beam_search", "greedy", "greedy", "sample"]
+        walk_to(page, "#card-0-remove")
+        press(page, "Enter")
+        assert names() == ["beam_search", "greedy", "sample"]
         press(page, "Shift")

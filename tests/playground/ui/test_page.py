@@ -5,11 +5,17 @@ import pytest
 from playground.ui.compare.presets import FIRST, PRESETS
 from tests.playground.ui.browsing import (
     LIMITS,
+    cards,
     column,
+    editing,
+    figures,
     opened,
     ready,
+    remove_card,
     running,
     said,
+    set_card,
+    set_strategy,
     states,
     text_of,
     wait,
@@ -74,19 +80,13 @@ def test_tokens_appear_live_and_equal_those_of_the_lab(form, lab):
 def test_a_column_shows_its_metrics_and_its_stop_reason(ran, lab):
     page = ran
     [trace] = lab.compare(FIRST.prompt, ["greedy"], max_new_tokens=8)
-    figures = dict(
-        zip(
-            column(page, 0).locator(".figures dt").all_inner_texts(),
-            column(page, 0).locator(".figures dd").all_inner_texts(),
-            strict=True,
-        )
-    )
-    assert figures["tokens"] == "8"
+    shown = figures(page, 0)
+    assert shown["tokens"] == "8"
     passes = trace.forward_passes
     # The prompt's pass is one column's, unless an earlier run has made it.
-    assert figures["forward passes"] in (str(passes), f"{passes - 1} + 1 for the prompt")
-    assert float(figures["tokens/s"]) == pytest.approx(8 / float(figures["seconds"]), rel=0.1)
-    assert figures["ended"] == "length limit: 8 new tokens"
+    assert shown["forward passes"] in (str(passes), f"{passes - 1} + 1 for the prompt")
+    assert float(shown["tokens/s"]) == pytest.approx(8 / float(shown["seconds"]), rel=0.1)
+    assert shown["ended"] == "length limit: 8 new tokens"
 
 
 def test_each_returned_beam_is_shown_with_its_score(ran, lab):
@@ -175,8 +175,6 @@ def test_stop_ends_the_run_and_keeps_the_text(form):
     ("field", "value", "words"),
     [
         ("#prompt textarea", "", "the prompt is empty"),
-        ("#card-2-temperature input", "0", "temperature is 0"),
-        ("#card-2-top_k input", "-3", "top_k is -3"),
         ("#shared-stop_strings textarea", '["a', "stop_strings looks like JSON"),
         ("#shared-eos_token_id textarea", "<b>no such token</b>", "<b>no such token</b>"),
     ],
@@ -199,12 +197,33 @@ def test_invalid_input_shows_a_message_and_changes_nothing(ran, field, value, wo
     page.keyboard.press("Tab")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("temperature", "0", "temperature is 0"),
+        ("top_k", "-3", "top_k is -3"),
+        ("top_p", "2", "top_p is 2"),
+    ],
+)
+def test_an_invalid_setting_of_a_column_shows_a_message_and_is_kept(ran, name, value, words):
+    page = ran
+    before = [text_of(page, index) for index in range(3)]
+    set_card(page, 2, **{name: value})
+    run(page)
+    page.wait_for_selector(f"#live .status.error >> text={words}")
+    said(page, words)
+    assert [text_of(page, index) for index in range(3)] == before
+    assert page.locator("#live .next:visible").inner_text().startswith("Next run: sample · ")
+    with editing(page, 2) as card:
+        assert page.input_value(f"{card}-{name}") == value
+        page.fill(f"{card}-{name}", str(FIRST.cards[2][1].get(name, "")))
+    assert page.locator("#live .next:visible").count() == 0
+
+
 def test_the_custom_strategy_is_not_offered_by_default(form):
-    page = form
-    page.locator(".card").nth(0).get_by_role("combobox").first.click()
-    page.get_by_role("option", name="greedy").wait_for()
-    assert page.get_by_role("option", name="custom").count() == 0
-    page.keyboard.press("Escape")
+    with editing(form, 0) as card:
+        offered = form.locator(f"{card}-strategy option").all_inner_texts()
+    assert "greedy" in offered and "custom" not in offered
 
 
 def test_a_message_is_put_into_the_chat_template(form, lab):
@@ -231,16 +250,14 @@ def test_shared_settings_apply_to_all_runs(page, lab):
 
 
 def test_cards_keep_their_values_when_others_are_added_removed_or_changed(page, lab):
-    page.fill("#card-2-temperature input", "0.6")
-    slide(page, "card-1-num_beams", 3)
+    set_card(page, 2, temperature=0.6)
+    set_card(page, 1, num_beams=3)
     page.click("#add")
-    page.wait_for_selector(".card >> nth=3")
-    page.locator(".card").nth(0).get_by_text("Remove").click()
-    page.wait_for_selector(".card >> nth=3", state="detached")
-    page.locator(".card").nth(2).get_by_role("combobox").first.click()
-    page.get_by_role("option", name="greedy").click()
-    page.wait_for_selector("#card-3-temperature", state="detached")
-    assert page.input_value("#card-2-temperature input") == "0.6"
+    wait(lambda: len(cards(page)) == 4)
+    remove_card(page, 0)
+    set_strategy(page, 2, "greedy")
+    assert [card["strategy"] for card in cards(page)] == ["beam_search", "sample", "greedy"]
+    assert cards(page)[1]["values"]["temperature"] == "0.6"
     length(page, 6)
     run(page)
     choices = [
@@ -254,29 +271,27 @@ def test_cards_keep_their_values_when_others_are_added_removed_or_changed(page, 
 
 def test_the_number_of_cards_is_limited(form):
     page = form
-    for count in range(4, 7):
+    for _ in range(5):
         page.click("#add")
-        page.wait_for_selector(f".card >> nth={count - 1}")
-    page.click("#add")
-    page.wait_for_selector("text=A comparison has at most 6 strategies.")
-    assert page.locator(".card").count() == 6
+    assert len(cards(page)) == 6
+    with editing(page, 0) as card:
+        assert page.locator(f"{card}-duplicate").is_disabled()
 
 
 def test_a_preset_fills_the_form(form):
     page = form
-    pickers = page.locator(".card .card-head input")
     for preset in PRESETS:
         page.get_by_role("button", name=preset.title).click()
         page.wait_for_selector(f"#point >> text={preset.point[:30]}")
         wait(lambda preset=preset: page.input_value("#prompt textarea") == preset.prompt)
-        names = [strategy.replace("_", " ") for strategy, _ in preset.cards]
-        wait(lambda names=names: pickers.evaluate_all("all => all.map(one => one.value)") == names)
+        names = [strategy for strategy, _ in preset.cards]
+        wait(lambda names=names: [card["strategy"] for card in cards(page)] == names)
 
 
 def test_on_a_phone_columns_are_stacked_and_fit_the_screen(browser, address):
     small = {"width": 390, "height": 844}
     with opened(browser, address, viewport=small, has_touch=True) as page:
-        page.wait_for_selector(".card")
+        ready(page)
         length(page, 10)
         run(page)
         column(page, 1).locator(".token").nth(3).tap()

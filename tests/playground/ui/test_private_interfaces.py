@@ -8,9 +8,7 @@ from collections.abc import Callable
 import gradio as gr
 import pytest
 from gradio import processing_utils, utils
-from gradio.blocks import BlockFunction, BlocksConfig
 from gradio.components import Component
-from gradio.context import LocalContext
 from gradio.queueing import Queue
 
 from tests.engine.test_private_interfaces import rows
@@ -19,16 +17,6 @@ from tests.engine.test_private_interfaces import rows
 def queue_interval() -> None:
     assert "self.sleep_when_free" in inspect.getsource(Queue.__init__)
     assert "self._queue" in inspect.getsource(gr.Blocks)
-
-
-def functions() -> None:
-    assert isinstance(gr.Blocks.fns, property)
-    assert {"renderable", "show_progress_on"} <= inspect.signature(BlockFunction).parameters.keys()
-
-
-def load_events() -> None:
-    assert callable(BlocksConfig.attach_load_events)
-    assert LocalContext.blocks_config.get(None) is None
 
 
 def event_data() -> None:
@@ -54,8 +42,6 @@ def description() -> None:
 
 CHECKS: dict[str, Callable[[], None]] = {
     "Blocks._queue.sleep_when_free": queue_interval,
-    "Blocks.fns": functions,
-    "LocalContext.blocks_config": load_events,
     "EventData._data": event_data,
     "processing_utils.save_bytes_to_cache": files,
     "utils.get_function_description": description,

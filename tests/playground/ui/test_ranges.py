@@ -3,7 +3,8 @@
 import pytest
 
 from playground.ui.compare import links
-from tests.playground.ui.browsing import opened, ready, said, served, wait
+from playground.ui.compare.cards import Card
+from tests.playground.ui.browsing import editing, opened, ready, said, served, wait
 
 MODEL = "stories15m"  # starts fast
 
@@ -20,26 +21,27 @@ def link(**state):
 
 
 def test_a_typed_number_out_of_range_is_named(browser, address):
-    with opened(browser, address, link(cards=(("sample", {}),))) as page:
+    with opened(browser, address) as page:
         ready(page)
-        field = page.locator("[id^=card-][id$=-top_p] input[type=number]")
-        field.fill("2")
+        field = page.locator("#shared-max_new_tokens input[type=number]")
+        field.fill("0")
         field.press("Tab")
         note = page.locator(".out-of-range")
-        assert note.inner_text() == "2 is out of range: it must be from 0 to 1. 1 is used instead."
+        assert note.inner_text() == (
+            "0 is out of range: it must be from 1 to 1000. 1 is used instead."
+        )
         wait(lambda: field.input_value() == "1")
-        field.fill("0.5")
+        field.fill("5")
         field.press("Tab")
         note.wait_for(state="detached")
-        assert field.input_value() == "0.5"
+        assert field.input_value() == "5"
 
 
 def test_a_link_with_a_number_out_of_range_shows_it_and_a_run_is_rejected(browser, address):
-    with opened(browser, address, link(cards=(("sample", {"top_p": 2}),))) as page:
+    with opened(browser, address, link(cards=(Card("sample", {"top_p": 2}),))) as page:
         ready(page)
-        field = page.locator("[id^=card-][id$=-top_p]")
-        field.get_by_text("top_p: 2 is out of range (from 0 to 1)").wait_for()
-        assert field.locator("input, textarea").input_value() == "2"
+        with editing(page, 0) as card:
+            assert page.input_value(f"{card}-top_p") == "2"
         page.click("#run")
         said(page, "top_p is 2")
 

@@ -123,7 +123,10 @@ export class CandidateCard {
       if (!view.isConnected) leave();
       else if (kind === "replay" && store.replaying) this.hide();
     });
-    addEventListener("scroll", () => this.#position(), { passive: true, capture: true });
+    const onScroll = (/** @type {Event} */ { target }) => {
+      if (target !== node) this.#position();
+    };
+    addEventListener("scroll", onScroll, { passive: true, capture: true });
     addEventListener("resize", () => this.#position());
   }
 

@@ -15,6 +15,7 @@ import { accessibleName, markOf, stripes } from "./token_marks.js";
 /** @typedef {import("./store.js").Step} Step */
 
 const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+const FIRST_FIGURES = 3; // shown at once; the others on demand
 const MOST_ANIMATED = 24; // more new tokens at once appear without an animation
 
 /**
@@ -56,9 +57,14 @@ function figureOf([name, value, help], id, first) {
   const label = button("", name, () => {});
   if (!first) label.tabIndex = -1; // the arrow keys reach the others
   label.setAttribute("aria-describedby", tip.id);
+  tip.hidden = true;
   for (const kind of ["pointerenter", "focus"]) {
-    label.addEventListener(kind, () => placeCard(tip, label.getBoundingClientRect(), 2));
+    label.addEventListener(kind, () => {
+      tip.hidden = false;
+      placeCard(tip, label.getBoundingClientRect(), 2);
+    });
   }
+  for (const kind of ["pointerleave", "blur"]) label.addEventListener(kind, () => (tip.hidden = true));
   term.append(label, tip);
   return pair;
 }
@@ -66,7 +72,7 @@ function figureOf([name, value, help], id, first) {
 export class Column {
   /**
    * @param {Run} run
-   * @param {{ edit: (column: Column) => void, hide: (column: Column) => void }} actions
+   * @param {{ edit: (column: Column) => void, hide: (column: Column) => void, showFigures: () => void }} actions
    */
   constructor(run, actions) {
     this.run = run;
@@ -97,12 +103,15 @@ export class Column {
     this.figures = make("dl", "figures");
     this.actions = make("div", "actions");
     this.actions.hidden = true;
-    this.editButton = button("edit", "Edit", () => actions.edit(this));
-    this.actions.append(this.editButton);
+    this.editButton = button("edit", "Edit text", () => actions.edit(this));
+    this.moreButton = button("more", "All figures", () => actions.showFigures());
+    this.actions.append(this.moreButton, this.editButton);
     if (run.origin !== null) this.actions.append(button("away", "Hide", () => actions.hide(this)));
     const origin = run.origin === null ? [] : [make("p", "origin", originText(run))];
     const settings = make("p", "settings", run.settings);
-    this.root.append(title, settings, ...origin, this.text, this.sequences, this.figures, this.actions);
+    this.head = make("div", "head");
+    this.head.append(title, settings, ...origin);
+    this.root.append(this.head, this.text, this.sequences, this.figures, this.actions);
     this.root.setAttribute("aria-label", store.title(run));
     this.text.setAttribute("aria-label", `Tokens of ${store.title(run)}, ${run.settings}`);
   }
@@ -304,6 +313,7 @@ export class Column {
     /** @type {End["figures"]} */
     const figures = [...end.figures, ["ended", end.stop, "The rule that ended this run."]];
     this.figures.replaceChildren(...figures.map((figure, at) => figureOf(figure, `${this.run.key}-${at}`, at === 0)));
+    this.moreButton.hidden = figures.length <= FIRST_FIGURES;
     this.#listSequences(end.sequences);
   }
 

@@ -40,7 +40,7 @@ function tinted(node, tint) {
  */
 function meaning(name, channel, missing) {
   const { about, ends, stops, samples } = legendOf(name, channel);
-  const parts = [make("span", "about", about + (samples?.length === 0 ? "" : ":"))];
+  const parts = [make("span", "about", about)];
   if (stops && ends) {
     const ramp = make("span", "ramp");
     ramp.setAttribute("role", "img");
@@ -95,6 +95,7 @@ export class Legend {
       each.drawn = now;
       each.select.value = name;
       each.text.replaceChildren(...meaning(name, each.channel, missing));
+      each.select.title = each.text.querySelector(".about")?.textContent ?? "";
     }
     this.missed.hidden = !uncaptured;
   }

@@ -1,8 +1,10 @@
 // The live view: reads the feed into the store, draws the columns of the runs, and passes the user's
 // clicks and keys to the store and to Python.
 
-import { closest, part, reducedMotion } from "../../shared/web/dom.js";
+import { closest, make, part, reducedMotion } from "../../shared/web/dom.js";
 import { CandidateCard } from "./candidate_card.js";
+import { CardHead, closeOnOutsideClick } from "./card_head.js";
+import { cards } from "./cards.js";
 import { Column, discarded } from "./columns.js";
 import { Forks } from "./forks.js";
 import { Legend } from "./legend.js";
@@ -10,6 +12,7 @@ import { Playback } from "./playback.js";
 import { store } from "./store.js";
 
 /** @typedef {import("../../shared/web/dom.js").Component} Component */
+/** @typedef {import("./cards.js").Card} Card */
 /** @typedef {import("./store.js").Change} Change */
 /** @typedef {import("./store.js").Run} Run */
 /** @typedef {import("./store.js").Step} Step */
@@ -25,6 +28,10 @@ class LiveView {
     this.element = component.element;
     /** @type {Map<Run, Column>} */
     this.columns = new Map();
+    /** @type {Map<number, CardHead>} by the card's key */
+    this.heads = new Map();
+    /** @type {Map<number, HTMLElement>} columns of cards that have not run, by the card's key */
+    this.waiting = new Map();
     /** @type {Set<Column>} columns to update in the next frame */
     this.changed = new Set();
     /** @type {[Column, Step[]][]} discarded drafts to show then */
@@ -52,7 +59,7 @@ class LiveView {
       },
     );
     this.#listen();
-    if (store.runs.size) this.arrange(); // the component was mounted again
+    this.arrange();
   }
 
   #listen() {
@@ -65,6 +72,8 @@ class LiveView {
       this.#onFigureKey(event);
     });
     new ResizeObserver(() => this.balance()).observe(this.place);
+    closeOnOutsideClick(() => this.heads.values());
+    const forget = cards.subscribe(() => (this.element.isConnected ? this.arrange() : forget()));
     const leave = store.subscribe((change) => (this.element.isConnected ? this.#onChange(change) : leave()));
   }
 
@@ -75,35 +84,127 @@ class LiveView {
     return [...this.columns.values()].find((column) => column.text === token.parentNode);
   }
 
-  /** Puts the columns in the store's order. */
+  /**
+   * Puts the columns in order: runs without a card, such as opened traces, then for every card its run and
+   * the forks of it.
+   */
   arrange() {
     const runs = store.columns;
     for (const run of this.columns.keys()) if (!runs.includes(run)) this.columns.delete(run);
-    const columns = runs.map((run) => {
-      const column = this.columns.get(run) ?? new Column(run, {
-        edit: (one) => this.forks.edit(one),
-        hide: (one) => this.forks.hide(one.run, true),
-      });
-      this.columns.set(run, column);
-      return column;
-    });
-    if (columns.length) {
-      this.place.querySelector(".empty")?.remove();
-      for (const old of [...this.place.children]) if (!columns.some((column) => column.root === old)) old.remove();
-      columns.forEach((column, index) => {
-        column.root.dataset.index = String(index);
-        if (this.place.children[index] === column.root) return;
-        this.place.insertBefore(column.root, this.place.children[index] ?? null);
-      });
+    const columns = new Map(runs.map((run) => [run, this.#column(run)]));
+    const roots = runs.filter((run) => run.origin === null);
+    const rootOf = this.#match(roots);
+    /** @type {HTMLElement[]} */
+    const order = [];
+    const add = (/** @type {Run} */ root) => {
+      const from = runs.indexOf(root);
+      const next = runs.findIndex((run, at) => at > from && run.origin === null);
+      const group = runs.slice(from, next < 0 ? undefined : next);
+      order.push(...group.map((run) => /** @type {Column} */ (columns.get(run)).root));
+    };
+    const matched = new Set(rootOf.values());
+    for (const root of roots) if (!matched.has(root)) add(root);
+    for (const card of cards.list) {
+      const root = rootOf.get(card);
+      if (root) add(root);
+      else order.push(this.#waitingColumn(card));
     }
+    this.#attachHeads(rootOf);
+    const focused = document.activeElement;
+    for (const old of [...this.place.children]) if (!order.includes(/** @type {HTMLElement} */ (old))) old.remove();
+    order.forEach((root, index) => {
+      root.dataset.index = String(index);
+      if (this.place.children[index] !== root) this.place.insertBefore(root, this.place.children[index] ?? null);
+    });
+    // An element that is moved loses the focus.
+    if (focused instanceof HTMLElement && this.place.contains(focused)) focused.focus({ preventScroll: true });
     this.forks.draw();
     this.balance();
-    this.updateSoon(columns);
+    this.updateSoon(columns.values());
+  }
+
+  /** @param {Run} run */
+  #column(run) {
+    const column = this.columns.get(run) ?? new Column(run, {
+      edit: (one) => this.forks.edit(one),
+      hide: (one) => this.forks.hide(one.run, true),
+      showFigures: () => this.#showFigures(),
+    });
+    this.columns.set(run, column);
+    return column;
+  }
+
+  /** Shows all figures of every column, or the first ones. */
+  #showFigures() {
+    const all = this.place.classList.toggle("all-figures");
+    for (const { moreButton } of this.columns.values()) moreButton.textContent = all ? "Fewer figures" : "All figures";
+  }
+
+  /**
+   * The run of each card: the one that it asked for, or, after a reload, the next one of its strategy.
+   * @param {Run[]} roots
+   * @returns {Map<Card, Run>}
+   */
+  #match(roots) {
+    const free = new Set(roots.filter((run) => run.card));
+    const found = new Map();
+    for (const fits of [
+      (/** @type {Card} */ card, /** @type {Run} */ run) => run.card?.key === card.key,
+      (/** @type {Card} */ card, /** @type {Run} */ run) => run.card?.strategy === card.strategy,
+    ]) {
+      for (const card of cards.list) {
+        const run = found.has(card) ? undefined : [...free].find((one) => fits(card, one));
+        if (!run) continue;
+        found.set(card, run);
+        free.delete(run);
+      }
+    }
+    return found;
+  }
+
+  /**
+   * The column of a card that has not run.
+   * @param {Card} card
+   */
+  #waitingColumn(card) {
+    let root = this.waiting.get(card.key);
+    if (!root) {
+      root = make("section", "column");
+      root.dataset.state = "new";
+      const head = make("div", "head");
+      head.append(make("h3"), make("p", "settings"));
+      root.append(head, make("p", "empty", "Press Run to generate this column."));
+      this.waiting.set(card.key, root);
+    }
+    // The head stays: an open editor inside it would lose the focus.
+    root.setAttribute("aria-label", cards.title(card));
+    part(root, "head").querySelector("h3")?.replaceChildren(cards.title(card));
+    part(root, "settings").textContent = cards.summary(card);
+    return root;
+  }
+
+  /**
+   * Puts the heads of the cards into their columns.
+   * @param {Map<Card, Run>} rootOf
+   */
+  #attachHeads(rootOf) {
+    const keys = new Set(cards.list.map(({ key }) => key));
+    for (const map of [this.heads, this.waiting]) for (const key of map.keys()) if (!keys.has(key)) map.delete(key);
+    for (const column of this.columns.values()) column.head.querySelector(".next")?.remove();
+    for (const card of cards.list) {
+      const head = this.heads.get(card.key) ?? new CardHead(card);
+      this.heads.set(card.key, head);
+      const run = rootOf.get(card);
+      const place = run ? this.columns.get(run)?.head : this.waiting.get(card.key)?.querySelector(".head");
+      head.update(card, run?.card ?? null);
+      if (head.root.parentNode !== place) place?.append(head.root);
+      place?.append(head.next);
+    }
   }
 
   /** Fits as many columns into a row as there is room for, about the same number in every row. */
   balance() {
-    const count = [...this.columns.values()].filter((column) => !column.root.hidden).length;
+    const count = [...this.place.children].filter((column) => !(/** @type {HTMLElement} */ (column).hidden)).length;
     const room = Math.max(1, Math.floor((this.place.clientWidth + 12) / COLUMN_WIDTH));
     const rows = Math.max(Math.ceil(count / room), 1);
     this.place.style.setProperty("--in-a-row", String(Math.max(1, Math.ceil(count / rows))));
@@ -275,7 +376,6 @@ class LiveView {
     this.discarded.push([column, [...column.run.steps.values()].filter((step) => step.notes.round === round)]);
   }
 
-  // Two events at the end, because a listener inside of gr.render replaces one of the page.
   #reportPace() {
     this.reporting = false;
     this.update();
@@ -284,7 +384,6 @@ class LiveView {
     if (store.pace === "over") {
       this.element.dataset.over = `${store.feed}:${store.read}`;
       trigger("over");
-      trigger("ended");
     } else if (this.pace === "over") {
       this.playback.replay(false);
       if (store.cursor.replay) store.select(null);

@@ -1,7 +1,7 @@
 // What only the browser can do: keep the page's state over a reload, open a link, save a file, notice
 // that the server restarted. The functions besides `mount` are called by event listeners in Python.
 
-import { delayClicks } from "./delayed_clicks.js";
+import { cards } from "./cards.js";
 import { store } from "./store.js";
 
 /** @typedef {import("../../shared/web/dom.js").Component} Component */
@@ -38,14 +38,45 @@ function restore(trigger) {
   const link = address.get("s");
   const before = saved();
   const opened = link !== null && link !== before.followed;
-  if (opened) save({ followed: link, state: link, tab: address.get("tab"), feed: null });
+  if (opened) save({ followed: link, state: link, tab: addressed(), feed: null });
   const marks = opened ? address.get("look")?.split(".") : before.look;
   if (marks?.length === 2) store.setMarks({ background: marks[0], underline: marks[1] });
   const state = opened
-    ? { state: link, tab: address.get("tab") }
-    : { state: before.state, tab: before.tab, feed: before.feed };
-  if (state.tab) store.openTab(state.tab);
-  if (state.state || ("feed" in state && state.feed)) trigger("arrived", state);
+    ? { state: link, tab: addressed() }
+    : { state: before.state, tab: addressed() ?? before.tab, feed: before.feed };
+  if (state.tab in PATHS) store.openPage(state.tab);
+  else if (state.tab) store.openTab(state.tab);
+  if (state.state || state.tab || ("feed" in state && state.feed)) trigger("arrived", state);
+  if (opened && address.has("run")) runWhenReady();
+}
+
+// The paths of the pages; the compare page has none.
+/** @type {Record<string, string>} */
+const PATHS = { speculative: "race", watermark: "watermark" };
+
+/** The page that the address names, or the open tab of the compare page. */
+function addressed() {
+  const path = location.pathname.split("/").at(-1);
+  const page = Object.keys(PATHS).find((name) => PATHS[name] === path);
+  return page ?? new URLSearchParams(location.hash.slice(1)).get("tab");
+}
+
+/** Shows the address of the open page, without loading it. */
+function showAddress() {
+  const url = new URL(PATHS[store.page] ?? "./", document.baseURI);
+  url.search = location.search;
+  if (store.page === "compare" && store.tab !== "step") url.hash = `tab=${store.tab}`;
+  history.replaceState(history.state, "", url);
+}
+
+// A link may ask for a run: once the model is loaded and the form is filled.
+function runWhenReady() {
+  const timer = setInterval(() => {
+    const run = document.querySelector("#run");
+    if (!(run instanceof HTMLButtonElement) || run.disabled || !cards.catalog) return;
+    clearInterval(timer);
+    run.click();
+  }, 200);
 }
 
 /** @param {{ url: string, name: string }} file */
@@ -74,16 +105,24 @@ function checkServer() {
   document.addEventListener("click", check);
 }
 
-// Python saves the form when the visitor pauses and no cards are being rendered: events of cards that
-// are replaced are lost.
+// Python saves the form when the visitor pauses.
 /** @param {Component["trigger"]} trigger */
 function watchForm(trigger) {
   let timer = 0;
   const restart = () => {
     clearTimeout(timer);
-    timer = setTimeout(() => (store.cardsReady ? trigger("changed") : restart()), IDLE);
+    timer = setTimeout(() => trigger("changed"), IDLE);
   };
   for (const kind of ["input", "change", "click"]) document.addEventListener(kind, restart);
+}
+
+// Ctrl+Enter runs, wherever the focus is on the page with the columns.
+function listenForRun() {
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    const run = document.querySelector("#run");
+    if (run instanceof HTMLButtonElement && run.checkVisibility() && !run.disabled) run.click();
+  });
 }
 
 /** @param {Component} component */
@@ -97,17 +136,14 @@ export function mount({ trigger, props, watch }) {
   store.subscribe((change) => {
     if (change.kind === "column") save({ feed: store.feed });
     if (change.kind === "marks") save({ look: [store.marks.background, store.marks.underline] });
-    if (change.kind === "tab") save({ tab: store.tab });
-    // Triggered here, not by the cards: events of cards that were replaced meanwhile are lost.
-    if (change.kind === "cards") trigger("drawn");
+    if (change.kind === "tab" || change.kind === "page") save({ tab: store.page === "compare" ? store.tab : store.page });
   });
   watchForm(trigger);
   checkServer();
-  delayClicks();
+  listenForRun();
   watch("value", read);
   read();
   restore(trigger);
-  if (store.cardsReady) trigger("drawn"); // the cards were rendered while this script loaded
 }
 
 /**
@@ -120,23 +156,21 @@ export function pageLink(state) {
   return `${location.origin}${location.pathname}#${query}`;
 }
 
-/**
- * Counts a request to render the strategy cards and disables the two buttons that start runs: until the
- * cards are rendered, Python does not know their events.
- */
-export function requestCards() {
-  store.renders.requested += 1;
-  const disabled = { __type__: "update", interactive: false };
-  return [store.renders.requested, disabled, disabled];
-}
-
-/** @param {number} count the request that these cards answer */
-export const cardsRendered = (count) => store.cardsRendered(count);
-
-/** @param {string} tab */
+/** @param {string} tab a tab of the dock */
 export function openTab(tab) {
   store.openTab(tab);
+  showAddress();
   return [];
+}
+
+/**
+ * @param {string} page
+ * @param {string} tab the open tab below the columns
+ */
+export function openPage(page, tab) {
+  store.openPage(page);
+  showAddress();
+  return [tab];
 }
 
 /** @param {string} background */

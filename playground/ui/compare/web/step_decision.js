@@ -10,7 +10,7 @@ import { grouped, percent, signed } from "../../shared/web/format.js";
 /**
  * @typedef {object} Rival one token that competed
  * @property {string} token
- * @property {string} reckoning the captured numbers, as the strategy combined them
+ * @property {string} calculation the captured numbers, as the strategy combined them
  * @property {number} share the length of its bar, from 0 to 1
  * @property {boolean} own the token that is explained
  * @property {string} outcome
@@ -76,7 +76,7 @@ function draw({ distribution }, rows) {
     columns: "probability / random number = quotient",
     rivals: shown(drawn).map(({ row, noise, final, quotient, own }, at) => ({
       token: row.token, own, share: quotient / most, outcome: at ? "" : "drawn",
-      reckoning: `${significant(final)} / ${significant(noise)} = ${significant(quotient)}`,
+      calculation: `${significant(final)} / ${significant(noise)} = ${significant(quotient)}`,
     })),
     rest: others > 0 ? `${grouped(others)} more tokens took part, all with smaller quotients.` : "",
     drawn: true,
@@ -99,7 +99,7 @@ function contrastive(place, steps) {
     columns: "confidence, penalty, score",
     rivals: ranked.map(({ id, token, notes }, at) => ({
       token, own: id === place.step, outcome: at ? "" : "chosen", share: between(notes.score, least, most),
-      reckoning: `${percent(notes.probability)}, ${signed(notes.similarity)}, ${signed(notes.score)}`,
+      calculation: `${percent(notes.probability)}, ${signed(notes.similarity)}, ${signed(notes.score)}`,
     })),
     rest: "", drawn: false,
   };
@@ -124,7 +124,7 @@ function beams(place, tick) {
     columns: drawn ? "total − ln(random number)" : "beam's total + token = total",
     rivals: shown(found).map((one) => ({
       token: one.step.token, own: one.own, outcome: outcomeOf(one.step), share: between(value(one), least, most),
-      reckoning: drawn && one.noise
+      calculation: drawn && one.noise
         ? `${signed(one.total)} − ln ${significant(one.noise)} = ${signed(value(one))}`
         : sum(one.step.notes.score, one.total),
     })),

@@ -150,13 +150,13 @@ function decisionTable({ title, rule, columns, rivals, rest }) {
   caption.append(make("p", "quiet", rule));
   grid.append(caption, header(["token", "token"], ["bars", ""], ["number", columns], ["outcome", ""]));
   const body = make("tbody");
-  for (const { token, own, share, reckoning, outcome } of rivals) {
+  for (const { token, own, share, calculation, outcome } of rivals) {
     const name = make("th", "", visible(token));
     name.scope = "row";
     name.title = visible(token);
     if (own) name.prepend(make("b", "mark", "▸ "));
     const line = make("tr", own ? "chosen" : "");
-    line.append(name, bars((part) => part, ["final", share]), make("td", "number", reckoning), make("td", "outcome", outcome));
+    line.append(name, bars((part) => part, ["final", share]), make("td", "number", calculation), make("td", "outcome", outcome));
     body.append(line);
   }
   grid.append(body);

@@ -72,6 +72,8 @@
  * @property {string} strategy
  * @property {string} settings
  * @property {number | null} origin the column it was forked from
+ * @property {import("./cards.js").Card | null} card the card that asked for the run
+ * @property {string} prompt
  * @property {(GivenToken | InheritedStep)[]} before the text before the run's own tokens
  *
  * @typedef {object} StepsLine
@@ -94,7 +96,7 @@
  * @typedef {{ background: string, underline: string }} Marks
  *
  * @typedef {{ kind: "feed" } | { kind: "reset" } | { kind: "column", run: Run } | { kind: "steps", run: Run, steps: Step[] }
- *   | { kind: "pace" } | { kind: "cursor" } | { kind: "replay" } | { kind: "marks" } | { kind: "tab" } | { kind: "cards" }
+ *   | { kind: "pace" } | { kind: "cursor" } | { kind: "replay" } | { kind: "marks" } | { kind: "tab" } | { kind: "page" }
  *   | { kind: "status", text: string, error: boolean }} Change
  */
 
@@ -135,6 +137,8 @@ export class Run {
     this.strategy = head.strategy;
     this.settings = head.settings;
     this.origin = head.origin;
+    this.card = head.card;
+    this.prompt = head.prompt;
     /** @type {Map<number, Step>} */
     this.steps = new Map();
     /** @type {Distribution[]} */
@@ -269,20 +273,9 @@ export class Store {
     this.replaying = false; // the replay moves the cursor
     /** @type {Marks} */
     this.marks = { background: "probability", underline: "rank" };
-    this.renders = { requested: 0, done: 0 }; // of the strategy cards
-    this.tab = "step";
-    this.resultTab = "step"; // the last open tab that shows results
-  }
-
-  /** Whether the strategy cards are on the page and none of them is being rendered. */
-  get cardsReady() {
-    return this.renders.done > 0 && this.renders.done === this.renders.requested;
-  }
-
-  /** @param {number} count */
-  cardsRendered(count) {
-    this.renders.done = count;
-    if (this.cardsReady) this.notify({ kind: "cards" });
+    this.page = "compare"; // the open page
+    this.tab = "step"; // the open tab below the columns
+    this.resultTab = "step"; // the last one that shows results
   }
 
   /** The runs in the order of their columns: a fork follows its origin. */
@@ -375,6 +368,12 @@ export class Store {
     this.tab = tab;
     if (tab !== "export") this.resultTab = tab;
     this.notify({ kind: "tab" });
+  }
+
+  /** @param {string} page */
+  openPage(page) {
+    this.page = page;
+    this.notify({ kind: "page" });
   }
 
   /**

@@ -101,19 +101,26 @@ export function drawWhenVisible(element, draw) {
   return request;
 }
 
+const MARGIN = 8; // px between a floating card and the window's edges
+const LEAST_HEIGHT = 80; // px of a floating card that scrolls
+
 /**
- * Positions a floating card below an anchor where there is room, else above it, and never outside
- * the window or below its scroll bars.
+ * Positions a floating card below an anchor if it fits there, else on the side with more room, and never
+ * outside the window or below its scroll bars. A card that is too tall for either side scrolls.
  * @param {HTMLElement} card
  * @param {DOMRect} anchor
  * @param {number} gap
  */
 export function placeCard(card, anchor, gap) {
+  card.style.maxHeight = "";
   const size = card.getBoundingClientRect();
   const { clientWidth: width, clientHeight: height } = document.documentElement;
-  const below = anchor.bottom + gap;
-  const above = Math.max(8, anchor.top - size.height - gap);
-  const top = below + size.height <= height || anchor.top < size.height ? below : above;
-  card.style.left = `${Math.max(8, Math.min(anchor.left, width - size.width - 8))}px`;
-  card.style.top = `${Math.max(8, Math.min(top, height - size.height - 8))}px`;
+  const below = height - MARGIN - anchor.bottom - gap;
+  const above = anchor.top - gap - MARGIN;
+  const under = size.height <= below || below >= above;
+  const tall = Math.min(size.height, Math.max(under ? below : above, LEAST_HEIGHT));
+  const top = under ? anchor.bottom + gap : anchor.top - gap - tall;
+  if (tall < size.height) card.style.maxHeight = `${tall}px`;
+  card.style.left = `${Math.max(MARGIN, Math.min(anchor.left, width - size.width - MARGIN))}px`;
+  card.style.top = `${Math.max(MARGIN, Math.min(top, height - tall - MARGIN))}px`;
 }

@@ -1,12 +1,10 @@
 """Controls and cards: what a form shows becomes settings by name."""
 
-import asyncio
-import copy
+import json
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
-from gradio.context import LocalContext
 
 import app
 from benchmarks.scripted import Lab as ScriptedLab
@@ -14,14 +12,12 @@ from engine.errors import PlaygroundError
 from engine.settings import SHARED, Limits, Setting, check
 from playground import Playground
 from playground.ui.compare import cards
-from playground.ui.compare.cards import CardList
+from playground.ui.compare.cards import Card, cards_of, catalog, choice, from_json, to_json
 from playground.ui.compare.presets import PRESETS
-from playground.ui.page import build
 from playground.ui.shared import model_picker
 from playground.ui.shared.controls import control, given, read, shown
 from playground.ui.shared.model_loading import Labs
 from strategies import find, registered
-from tests.playground.ui.scripted_page import Lab
 from tests.tiny import tiny
 
 LIMITS = Limits()
@@ -49,16 +45,6 @@ def lab():
     return SimpleNamespace(defaults=defaults, offered=registered)
 
 
-def on_a_page(draw):
-    """The result of ``draw`` on a page; without a running event loop Gradio leaves one open."""
-
-    async def drawn():
-        with gr.Blocks():
-            return draw()
-
-    return asyncio.run(drawn())
-
-
 @pytest.mark.parametrize(
     ("declared", "default", "kind"),
     [
@@ -75,17 +61,17 @@ def on_a_page(draw):
     ],
 )
 def test_the_control_depends_on_the_kind_of_setting(declared, default, kind):
-    assert type(control(declared, None, default, LIMITS)) is kind
+    assert type(control(declared, default, LIMITS)) is kind
 
 
 def test_a_slider_is_bounded_by_the_servers_limit():
-    slider = control(setting(int, 5, low=1, limit="rows"), None, 5, Limits(rows=3))
+    slider = control(setting(int, 5, low=1, limit="rows"), 5, Limits(rows=3))
     assert (slider.minimum, slider.maximum, slider.value) == (1, 3, 3)
 
 
 @pytest.mark.parametrize("declared", EVERY, ids=lambda declared: declared.name)
 def test_each_setting_has_a_control_with_its_name_and_help(declared):
-    drawn = control(declared, None, declared.default, LIMITS)
+    drawn = control(declared, declared.default, LIMITS)
     assert drawn.label == declared.name
     assert drawn.info.startswith(declared.help)
 
@@ -180,35 +166,21 @@ def test_text_for_a_number_is_rejected_by_the_lab():
         check(settings, known, LIMITS, "sample")
 
 
-def test_cards_keep_their_values_when_others_are_added_and_removed():
-    state = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
-    state = state.set_values({1: {"temperature": 0.7, "top_k": None}}).add("greedy").remove(0)
-    assert [(card.key, card.strategy, card.values) for card in state.cards] == [
-        (1, "sample", {"temperature": 0.7, "top_k": None}),
-        (2, "greedy", {}),
+# Cards
+
+
+def fields(lab, strategy):
+    """The fields of a strategy in the catalog, by name."""
+    [found] = [
+        one for one in json.loads(catalog(lab, LIMITS))["strategies"] if one["id"] == strategy
     ]
-    assert hash(state) != hash(state.remove(2))
+    return {field["name"]: field for field in found["fields"]}
 
 
-def test_a_card_key_is_never_reused():
-    state = CardList().add("greedy").remove(0).add("greedy")
-    assert [card.key for card in state.cards] == [1]
-    assert [card.key for card in state.replaced((("greedy", {}),)).cards] == [2]
-
-
-def drawn(state, lab):
-    """The cards on a page, and the values of their controls as an event delivers them."""
-    row = on_a_page(lambda: cards.build_cards(state, lab, LIMITS))
-    fields = [field for card in row for field in card.controls.values()]
-    return row, {field: field.value for field in fields}
-
-
-def test_cards_show_their_values_and_the_models_defaults(lab):
-    [card], _ = drawn(CardList().add("sample", {"temperature": 0.5}), lab)
-    assert card.controls["temperature"].value == "0.5"
-    assert card.controls["top_k"].value == "50"
-    assert card.controls["top_p"].value == 1.0
-    assert card.controls["min_p"].value is None
+def test_fields_show_the_models_defaults(lab):
+    shown = {name: field["value"] for name, field in fields(lab, "sample").items()}
+    assert shown["temperature"] == "1.0"
+    assert (shown["top_k"], shown["top_p"], shown["min_p"]) == ("50", 1.0, None)
 
 
 @pytest.mark.parametrize(
@@ -221,23 +193,26 @@ def test_cards_show_their_values_and_the_models_defaults(lab):
         ("universal_speculative", ["assistant_model", "do_sample", "num_assistant_tokens"]),
     ],
 )
-def test_a_card_lists_the_strategys_own_settings_first(lab, strategy, first):
-    [card], _ = drawn(CardList().add(strategy), lab)
-    assert list(card.controls)[:3] == first
+def test_the_strategys_own_settings_come_first(lab, strategy, first):
+    assert list(fields(lab, strategy))[:3] == first
 
 
 @pytest.mark.parametrize("strategy", registered())
-def test_a_card_has_all_settings_with_controls(lab, strategy):
-    [card], _ = drawn(CardList().add(strategy), lab)
+def test_all_settings_that_can_be_entered_have_a_field(lab, strategy):
     own = find(strategy).own_settings
-    assert set(card.controls) == {name for name in own if not own[name].python_only}
+    assert set(fields(lab, strategy)) == {name for name in own if not own[name].python_only}
+
+
+def test_settings_that_need_another_one_name_it(lab):
+    assert fields(lab, "prompt_lookup")["temperature"]["onlyWith"] == "do_sample"
+    assert fields(lab, "sample")["temperature"]["onlyWith"] is None  # it always samples
 
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_the_custom_strategy_is_offered_if_it_is_allowed(allowed):
     lab = Playground(tiny("llama"), allow_custom=allowed)
-    [card], _ = drawn(CardList().add("greedy"), lab)
-    assert ("custom" in [id for _, id in card.strategy.choices]) == allowed
+    offered = {one["id"]: one["offered"] for one in json.loads(catalog(lab, LIMITS))["strategies"]}
+    assert offered["custom"] == allowed
 
 
 def test_allow_custom_is_off_by_default(monkeypatch):
@@ -252,112 +227,65 @@ def test_allow_custom_is_off_by_default(monkeypatch):
     assert (usual.allows, allowing.allows) == (False, True)
 
 
+def test_cards_are_read_back_from_json():
+    sent = [Card("greedy", {}, 0), Card("sample", {"temperature": "0.5", "top_p": 0.9}, 4)]
+    assert from_json(to_json(sent), LIMITS) == sent
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "cannot be read"),
+        ("[", "cannot be read"),
+        ("3", "cannot be read"),
+        ("[3]", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+        (None, "too large"),
+        ('[{"strategy": "greedy", "values": {"x": 1}}]', "unknown setting 'x'"),
+        ('[{"strategy": "greedy", "values": {"seed": [1]}}]', "invalid value of seed"),
+        ('[{"strategy": "<b>", "values": {}}]', "unknown strategy '<b>'"),
+        ('[{"strategy": "greedy"}]', "cannot be read"),
+        ("[]", "0 strategies; a comparison has 1 to 6"),
+        (to_json([Card("greedy")] * 7), "7 strategies; a comparison has 1 to 6"),
+        (" " * 500_000, "too large"),
+    ],
+)
+def test_forged_cards_are_rejected(text, words):
+    with pytest.raises(PlaygroundError, match=words):
+        from_json(text, LIMITS)
+
+
 def test_a_run_gets_only_changed_settings(lab):
-    state = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5})))
-    row, values = drawn(state, lab)
-    values[row[1].controls["top_p"]] = 0.9
-    taken = cards.read_cards(state, row, values, lab)
-    assert cards.choices(taken, lab) == [
-        ("greedy", {}),
-        ("sample", {"temperature": 0.5, "top_p": 0.9}),
-    ]
-
-
-def test_changing_the_strategy_keeps_common_settings_but_not_defaults(lab):
-    state = CardList().add("sample", {"temperature": 0.5})
-    row, values = drawn(state, lab)
-    switched = cards.read_cards(state, row, values, lab).set_strategy(0, "beam_sample")
-    assert cards.choices(switched, lab) == [("beam_sample", {"temperature": 0.5})]
-    assert switched.cards[0].values["top_k"] is None
-
-
-def test_a_heading_lists_the_first_settings_and_those_given(lab):
-    name, settings = cards.heading("beam_search", {"early_stopping": True}, lab)
-    assert name == "beam search"
-    assert settings == "num_beams 5 · length_penalty 1.0 · early_stopping true"
-    assert cards.heading("greedy", {}, lab)[1] == "no settings"
-
-
-def test_cards_are_duplicated_and_moved():
-    state = CardList().replaced((("greedy", {}), ("sample", {"temperature": 0.5}), ("dola", {})))
-    twice = state.duplicate(1)
-    assert [card.strategy for card in twice.cards] == ["greedy", "sample", "sample", "dola"]
-    assert twice.cards[1].values == twice.cards[2].values == {"temperature": 0.5}
-    assert len({card.key for card in twice.cards}) == 4
-
-    def order(state):
-        return [card.key for card in state.cards]
-
-    assert order(state.move(2, -1)) == [0, 2, 1]
-    assert order(state.move(0, 1)) == [1, 0, 2]
-    assert order(state.move(0, -1)) == order(state.move(2, 1)) == [0, 1, 2]
+    values = {"temperature": "0.5", "top_k": "50", "top_p": 0.9, "min_p": ""}
+    assert choice(Card("greedy"), lab) == ("greedy", {})
+    assert choice(Card("sample", values), lab) == ("sample", {"temperature": 0.5, "top_p": 0.9})
 
 
 def test_a_card_can_override_a_shared_setting(lab):
-    state = CardList().replaced((("sample", {}), ("sample", {"repetition_penalty": "1.3"})))
-    row, values = drawn(state, lab)
-    assert "repetition_penalty" not in row[0].controls
-    assert row[1].controls["repetition_penalty"].value == "1.3"
-    taken = cards.read_cards(state, row, values, lab)
-    assert cards.choices(taken, lab) == [("sample", {}), ("sample", {"repetition_penalty": 1.3})]
-    values[row[1].controls["repetition_penalty"]] = ""
-    assert cards.choices(cards.read_cards(state, row, values, lab), lab) == [("sample", {})] * 2
+    penalty = {"repetition_penalty": "1.3"}
+    assert choice(Card("sample", penalty), lab) == ("sample", {"repetition_penalty": 1.3})
+    assert choice(Card("sample", {"repetition_penalty": ""}), lab) == ("sample", {})
+
+
+def test_a_heading_lists_the_settings_that_were_given():
+    assert cards.heading("beam_search", {"num_beams": 3, "early_stopping": True}) == (
+        "beam search",
+        "num_beams 3 · early_stopping true",
+    )
+    assert cards.heading("greedy", {})[1] == "default settings"
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.title)
 def test_the_settings_of_each_preset_are_valid(lab, preset):
     assert len(preset.cards) <= LIMITS.strategies
-    for id, settings in cards.choices(CardList().replaced(preset.cards), lab):
+    for card in from_json(to_json(cards_of(preset.cards, LIMITS)), LIMITS):
+        id, settings = choice(card, lab)
         check(settings, find(id).settings, LIMITS, id)
-
-
-def test_settings_that_need_another_one_are_shown_with_it(lab):
-    [drawing], _ = drawn(CardList().add("prompt_lookup", {"do_sample": True}), lab)
-    [plain], _ = drawn(CardList().add("prompt_lookup"), lab)
-    [sampling], _ = drawn(CardList().add("sample"), lab)
-    assert drawing.conditional["do_sample"].visible and not plain.conditional["do_sample"].visible
-    assert sampling.conditional == {}  # it always samples
-    assert set(plain.controls) == set(drawing.controls)  # hidden controls keep their values
-
-
-@pytest.mark.parametrize(("typed", "shows"), [("7", 7), ("500", "500"), ("many", 4), ("", 4)])
-def test_text_of_one_strategy_is_shown_by_another(lab, typed, shows):
-    state = CardList().add("sample", {"top_k": typed}).set_strategy(0, "contrastive_search")
-    [card], _ = drawn(state, lab)
-    assert card.controls["top_k"].value == shows
-
-
-class Growing(dict):
-    """A visitor's components, to which another event adds while they are iterated over."""
-
-    def values(self):
-        for value in super().values():
-            self[object()] = value
-            yield value
-
-
-def rendered(lab):
-    """The element ids of the cards that the page renders for a lab."""
-
-    async def render():
-        page = build(Labs(["toy"], lambda name: lab), LIMITS)
-        [rendering] = [event for event in page.fns.values() if event.renderable]
-        config = copy.copy(page.default_config)
-        config.blocks = Growing(config.blocks)
-        LocalContext.blocks_config.set(config)
-        rendering.fn(CardList().add("greedy"), "toy", None, 1)
-        return config.get_config(rendering.renderable)["components"]
-
-    return {each["props"].get("elem_id") for each in asyncio.run(render())}
-
-
-def test_cards_are_rendered_while_another_event_of_the_visitor_adds_components():
-    assert "card-0-remove" in rendered(Lab())
 
 
 def test_the_lab_of_the_benchmark_works_on_the_page():
     lab = ScriptedLab()
-    assert "card-0-remove" in rendered(lab)
+    assert fields(lab, "greedy") is not None
     labs = Labs(["scripted"], lambda name: lab)
     labs.lab("scripted")
     assert model_picker._state("scripted", labs).loaded == "scripted"

@@ -9,7 +9,7 @@ from engine.errors import PlaygroundError
 from engine.settings import Limits
 from playground import Playground
 from playground import generation_configs as configs
-from playground.ui.compare.cards import CardList, choices
+from playground.ui.compare.cards import Card, choice
 from playground.ui.compare.configurations import (
     MAX_BYTES,
     changes,
@@ -20,7 +20,18 @@ from playground.ui.compare.configurations import (
 )
 from playground.ui.compare.presets import FIRST
 from strategies import registered
-from tests.playground.ui.browsing import opened, running, served, wait
+from tests.playground.ui.browsing import (
+    cards,
+    opened,
+    ready,
+    remove_card,
+    running,
+    served,
+    set_card,
+    set_strategy,
+    tab,
+    wait,
+)
 from tests.tiny import tiny
 
 
@@ -40,39 +51,37 @@ def saved(config, folder, name="config.json"):
 
 @pytest.mark.parametrize("strategy", registered())
 def test_a_card_is_restored_from_its_file_or_a_warning_says_why_not(lab, tmp_path, strategy):
-    state = CardList().add(strategy)
+    card = Card(strategy)
     shared = {"max_new_tokens": 7, "repetition_penalty": 1.3, "stop_strings": "a, b"}
-    files, words = to_files(state.cards, shared, "mine", lab)
+    files, words = to_files([card], shared, "mine", lab)
     if not files:
         assert any(why in words[0] for why in ("cannot be written as", "is not allowed here"))
         return
     assert list(files) == ["mine.json"]
     [loaded] = load([saved(files["mine.json"], tmp_path)], lab)
-    assert words == [] or f"selects {loaded.card[0].replace('_', ' ')}" in words[0]
+    assert words == [] or f"selects {loaded.card.strategy.replace('_', ' ')}" in words[0]
     if not words:
-        assert choices(CardList().replaced((loaded.card,)), lab) == choices(state, lab)
+        assert choice(loaded.card, lab) == choice(card, lab)
     assert loaded.shared == shared
     assert loaded.warnings == ()
 
 
 def test_the_settings_of_a_card_are_restored(lab, tmp_path):
-    state = CardList().add("sample", {"temperature": 0.5, "top_k": 7, "num_return_sequences": 2})
-    files, _ = to_files(state.cards, {}, "mine", lab)
+    card = Card("sample", {"temperature": 0.5, "top_k": 7, "num_return_sequences": 2})
+    files, _ = to_files([card], {}, "mine", lab)
     [loaded] = load([saved(files["mine.json"], tmp_path)], lab)
-    assert choices(CardList().replaced((loaded.card,)), lab) == choices(state, lab)
+    assert choice(loaded.card, lab) == choice(card, lab)
 
 
 def test_a_watermark_is_restored_with_its_fields(lab, tmp_path):
     watermark = {"greenlist_ratio": 0.25, "bias": 2.0}
-    files, _ = to_files(
-        CardList().add("greedy").cards, {"watermarking_config": watermark}, "m", lab
-    )
+    files, _ = to_files([Card("greedy")], {"watermarking_config": watermark}, "m", lab)
     [loaded] = load([saved(files["m.json"], tmp_path)], lab)
     assert loaded.shared["watermarking_config"].items() >= watermark.items()
 
 
 def test_cards_with_the_same_strategy_get_separate_files(lab):
-    cards = CardList().add("greedy").add("sample").add("greedy").cards
+    cards = [Card("greedy"), Card("sample"), Card("greedy")]
     files, _ = to_files(cards, {}, "a/b", lab)
     assert list(files) == ["a-b-greedy.json", "a-b-sample.json", "a-b-greedy-2.json"]
 
@@ -93,7 +102,7 @@ def test_any_text_becomes_a_valid_file_name(wish, name):
 
 
 def test_a_field_set_to_its_default_is_marked_as_unchanged(lab):
-    [card] = CardList().add("sample", {"temperature": 0.5}).cards
+    card = Card("sample", {"temperature": 0.5})
     rows = {row["field"]: row for row in changes(card, {}, lab)["rows"]}
     assert rows["temperature"] == {
         "field": "temperature",
@@ -174,8 +183,8 @@ def address(tmp_path_factory):
 @pytest.fixture
 def page(browser, address):
     with opened(browser, address) as page:
-        page.wait_for_selector("#run:not([disabled])")
-        page.get_by_role("tab", name="Export").click()
+        ready(page)
+        tab(page, "Export")
         page.click("#configurations > button")
         page.wait_for_selector("#changes table")
         yield page
@@ -190,7 +199,7 @@ def table(page, place):
 
 
 def strategies(page):
-    return page.locator(".card-head input").evaluate_all("all => all.map(input => input.value)")
+    return [card["strategy"].replace("_", " ") for card in cards(page)]
 
 
 def upload(page, *paths):
@@ -215,11 +224,11 @@ def test_the_section_shows_the_models_config_and_what_each_card_changes(page, la
     ]
     expected = configs.changes(own, lab.configuration(FIRST.cards[2]))
     assert table(page, 2) == {name: json.dumps(run) for name, (_, run) in expected.items()}
-    page.fill("#card-2-temperature input", "0.25")
+    set_card(page, 2, temperature=0.25)
     page.click("#look")
     wait(lambda: table(page, 2)["temperature"] == "0.25")
     page.fill("#shared-max_new_tokens input[type=number]", "3")
-    page.fill("#card-2-temperature input", "0.5")
+    set_card(page, 2, temperature=0.5)
     with running(page):
         pass
     wait(lambda: table(page, 2)["temperature"] == "0.5")
@@ -227,12 +236,8 @@ def test_the_section_shows_the_models_config_and_what_each_card_changes(page, la
 
 
 def test_a_card_without_a_config_says_why_and_text_is_not_html(page):
-    page.locator(".card").nth(0).get_by_role("combobox").first.click()
-    page.get_by_role("option", name="custom").click()
-    page.wait_for_selector("#changes >> text=1. custom")
-    page.wait_for_selector("#card-0-custom_generate textarea")
-    page.wait_for_selector("#run:not([disabled])")
-    page.fill("#card-0-custom_generate textarea", "<b>folder</b>")
+    set_strategy(page, 0, "custom")
+    set_card(page, 0, custom_generate="<b>folder</b>")
     page.click("#look")
     page.wait_for_selector("#changes .refused >> text=it has no field for custom_generate")
     assert page.locator("#changes table").count() == 2
@@ -249,7 +254,7 @@ def test_a_card_without_a_config_says_why_and_text_is_not_html(page):
 
 
 def test_saved_files_can_be_loaded_by_transformers_and_on_the_page(page, lab, tmp_path):
-    page.fill("#card-2-temperature input", "0.3")
+    set_card(page, 2, temperature=0.3)
     page.fill("#save-as textarea, #save-as input", "my <b>run")
     page.click("#save")
     page.wait_for_selector("#saved a >> nth=2")
@@ -261,18 +266,16 @@ def test_saved_files_can_be_loaded_by_transformers_and_on_the_page(page, lab, tm
         download.value.save_as(paths[-1])
     names = ("greedy", "beam_search", "sample")
     assert [path.name for path in paths] == [f"my-b-run-{name}.json" for name in names]
-    cards = [*FIRST.cards[:2], ("sample", {**FIRST.cards[2][1], "temperature": 0.3})]
-    for path, card in zip(paths, cards, strict=True):
+    choices = [*FIRST.cards[:2], ("sample", {**FIRST.cards[2][1], "temperature": 0.3})]
+    for path, card in zip(paths, choices, strict=True):
         read = GenerationConfig.from_pretrained(tmp_path, path.name)
         assert configs.values(read) == configs.values(lab.configuration(card))
 
-    page.locator(".card").nth(2).get_by_text("Remove").click()
-    page.wait_for_selector(".card >> nth=2", state="detached")
+    remove_card(page, 2)
     upload(page, *paths)
     warning(page, "Loaded my-b-run-greedy.json")
     wait(lambda: strategies(page) == ["greedy", "beam search", "sample"])
-    key = page.locator(".card").nth(2).locator("[id$=-temperature]").get_attribute("id")
-    assert page.input_value(f"#{key} input") == "0.3"
+    assert float(cards(page)[2]["values"]["temperature"]) == 0.3
 
 
 def test_files_set_what_they_agree_on_and_invalid_ones_change_nothing(page, tmp_path):

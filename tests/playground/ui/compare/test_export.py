@@ -9,17 +9,22 @@ import pytest
 
 from engine.trace import dump_traces, load_traces
 from playground import metrics as measures
+from playground.ui.compare.cards import Card
 from playground.ui.compare.links import State, encode
 from tests.playground.ui.browsing import (
     LIMITS,
+    cards,
     column,
     downloaded,
     forked,
     on_tab,
     opened,
+    override,
     ready,
+    remove_card,
     running,
     said,
+    set_card,
     tab,
     text_of,
     wait,
@@ -59,10 +64,8 @@ def ran(browser, address):
         page.fill("#shared-repetition_penalty input", "1.1")
         for name in ("max_new_tokens", "seed"):
             page.fill(f"#shared-{name} input >> nth=0", str(SHARED[name]))
-        page.fill("#card-2-temperature input", "0.6")
-        page.locator(".card").nth(0).locator(".also input").click()
-        page.get_by_role("option", name="no_repeat_ngram_size", exact=True).click()
-        page.fill("#card-0-no_repeat_ngram_size input", "2")
+        set_card(page, 2, temperature=0.6)
+        override(page, 0, "no_repeat_ngram_size", 2)
         with running(page):
             pass
         page.select_option("#live-background", "entropy")
@@ -109,13 +112,9 @@ def link(ran, address):
 def test_a_link_restores_form_and_view_and_gives_the_same_tokens(browser, address, link, traces):
     with opened(browser, address, link) as page:
         wait(lambda: page.input_value("#prompt textarea") == PROMPT)
-        page.wait_for_selector("#card-5-temperature, #card-6-temperature")
         ready(page)
-        keys = page.locator(".card").evaluate_all(
-            "all => all.map(card => card.querySelector('[id$=-remove]').id.split('-')[1])"
-        )
-        assert page.input_value(f"#card-{keys[0]}-no_repeat_ngram_size input") == "2"
-        assert page.input_value(f"#card-{keys[2]}-temperature input") == "0.6"
+        assert cards(page)[0]["values"] == {"no_repeat_ngram_size": "2"}
+        assert cards(page)[2]["values"]["temperature"] == "0.6"
         assert page.input_value("#model input") == "smollm2"
         assert page.locator("#kind").get_by_label("text to continue").is_checked()
         page.click("#shared button")
@@ -140,7 +139,7 @@ def test_a_reload_keeps_the_state_of_a_link(browser, address, link):
 
 
 def linked(**changes):
-    state = State("smollm2", "Hi", cards=(("greedy", {}),), shared={"max_new_tokens": 4})
+    state = State("smollm2", "Hi", cards=(Card("greedy"),), shared={"max_new_tokens": 4})
     folded = encode(State(**{**vars(state), **changes}))
     return f"#s={folded}&look=rank.none&tab=step"
 
@@ -149,10 +148,10 @@ INVALID = {
     "truncated": (linked()[:20], "this link cannot be read"),
     "unknown model, colour and tab": (linked(model="<b>other") + "<b>", "the model <b>other"),
     "values out of bounds": (
-        linked(shared={"max_new_tokens": 10**9}, cards=(("sample", {"temperature": -1}),)),
+        linked(shared={"max_new_tokens": 10**9}, cards=(Card("sample", {"temperature": -1}),)),
         None,
     ),
-    "too many cards": (linked(cards=(("greedy", {}),) * 9), None),
+    "too many cards": (linked(cards=(Card("greedy"),) * 9), None),
 }
 
 
@@ -171,18 +170,18 @@ def test_an_invalid_link_shows_a_message_and_the_page_works(browser, address, na
             assert "temperature is -1" in page.inner_text("#live .status.error")
             return
         assert column(page, 0).locator(".token").count() == 3
-        assert 1 <= page.locator(".card").count() <= 6
+        assert 1 <= len(cards(page)) <= 6
 
 
 def test_a_link_with_a_forbidden_strategy_is_rejected_at_the_run(browser, address):
-    with opened(browser, address, linked(cards=(("custom", {}), ("greedy", {})))) as page:
-        wait(lambda: page.locator(".card").count() == 2)
+    with opened(browser, address, linked(cards=(Card("custom"), Card("greedy")))) as page:
+        wait(lambda: len(cards(page)) == 2)
+        ready(page)
         with running(page):
             pass
         not_allowed = "custom runs your own code, which is not allowed here"
         assert page.inner_text("#live .status.error") == not_allowed
-        page.locator(".card").nth(0).get_by_text("Remove").click()
-        page.wait_for_selector(".card >> nth=1", state="detached")
+        remove_card(page, 0)
         with running(page):
             pass
         assert column(page, 0).locator(".token").count() == 4

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import PlaygroundError
-from playground.ui.compare.cards import CardList
+from playground.ui.compare.cards import Card
 from playground.ui.compare.links import MAX_CHARACTERS, State, decode, encode
 from playground.ui.shared.controls import fitting
 
@@ -25,7 +25,8 @@ shown = st.one_of(st.text(), st.integers(-(10**6), 10**6), st.booleans())
         chat=st.booleans(),
         shared=st.dictionaries(st.sampled_from(["seed", "stop_strings"]), shown),
         cards=st.lists(
-            st.tuples(
+            st.builds(
+                Card,
                 st.sampled_from(["greedy", "sample"]),
                 st.dictionaries(st.sampled_from(["seed", "repetition_penalty"]), shown),
             )
@@ -44,10 +45,10 @@ def test_a_link_has_only_valid_characters():
 
 
 def test_empty_fields_are_left_out():
-    card_list = CardList().replaced((("sample", {"top_p": 0.9, "min_p": None, "top_k": ""}),))
-    state = State.of("smollm2", "p", False, {"seed": 0, "stop_strings": ""}, card_list, {})
+    cards = [Card("sample", {"top_p": 0.9, "min_p": None, "top_k": ""}, key=3)]
+    state = State.of("smollm2", "p", False, {"seed": 0, "stop_strings": ""}, cards, {})
     assert state.shared == {"seed": 0}
-    assert state.cards == (("sample", {"top_p": 0.9}),)
+    assert state.cards == (Card("sample", {"top_p": 0.9}),)
 
 
 def packed(data):

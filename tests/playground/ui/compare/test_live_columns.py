@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from playground.ui.compare.cards import Card
 from playground.ui.compare.links import State, encode
 from tests.playground.ui.browsing import (
     WIDE,
+    cards,
     column,
+    figures,
     opened,
-    over,
+    ready,
+    remove_card,
     running,
     served,
     states,
@@ -51,7 +55,7 @@ def page(server, browser):
     address, gate, _ = server
     gate.touch()
     with opened(browser, address, lasting=True) as page:
-        page.wait_for_selector(".card")
+        ready(page)
         yield page
 
 
@@ -68,9 +72,8 @@ def test_the_page_opens_before_the_model_is_loaded_and_shows_the_progress(server
         page.wait_for_function("document.querySelector('#loading')?.innerText.endsWith(' s')")
         assert page.inner_text("#loading").startswith("Loading toy")
         page.wait_for_selector("#run[disabled]")
-        assert page.locator(".card").count() == 0
+        assert cards(page, "catalog") is None
         gate.touch()
-        page.wait_for_selector(".card")
         page.wait_for_selector("#run:not([disabled])")
         assert page.input_value("#model input") == "toy"
         assert not page.locator("#loading").is_visible()
@@ -78,33 +81,6 @@ def test_the_page_opens_before_the_model_is_loaded_and_shows_the_progress(server
         assert backend.startswith("Runs on the plain backend.")
         assert "Not used: toy models have no cache." in backend
         assert "Not used: fused layers: not on <toy> models." in backend
-
-
-def test_run_works_as_soon_as_it_is_enabled_even_if_rendering_is_slow(server, browser):
-    address, gate, _ = server
-    gate.write_text("0.3")
-    try:
-        with opened(browser, address) as page, following(page, "drafts"):
-            pass
-    finally:
-        gate.write_text("")
-
-
-@pytest.mark.parametrize("seconds", ["0", "0.4"])
-def test_a_click_before_the_cards_are_rendered_takes_effect_afterwards(server, browser, seconds):
-    address, gate, _ = server
-    link = "#s=" + encode(State("toy", "drafts", cards=(("greedy", {}),) * 2))
-    gate.write_text(seconds)
-    try:
-        with opened(browser, address, link) as page:
-            wait(lambda: page.input_value("#prompt textarea") == "drafts")
-            with over(page):
-                page.evaluate(
-                    "() => { const run = document.querySelector('#run button, button#run');"
-                    " run.disabled = false; run.click(); }"
-                )
-    finally:
-        gate.write_text("")
 
 
 # Delays every result of the server by a tenth of a second.
@@ -128,7 +104,7 @@ LATE = """document.addEventListener('readystatechange', () => {
 def test_no_result_is_lost_on_a_slow_connection(server, browser):
     address, gate, _ = server
     gate.touch()
-    link = "#s=" + encode(State("toy", "drafts", cards=(("greedy", {}),) * 2))
+    link = "#s=" + encode(State("toy", "drafts", cards=(Card("greedy"),) * 2))
     with visiting(browser) as page:
         page.add_init_script(LATE)
         page.goto(address + link)
@@ -141,7 +117,7 @@ def test_model_text_is_never_interpreted_as_html(page):
     with following(page, "toys"):
         pass
     assert text_of(page, 0) == f" a\n{EVIL}"
-    assert EVIL in column(page, 0).locator(".figures").inner_text()
+    assert EVIL in column(page, 0).locator(".figures").text_content()
     column(page, 0).locator(".token").nth(2).hover()
     rows = page.locator("#live .candidates tr")
     wait(lambda: any(row.startswith("<img␣src=x") for row in rows.all_inner_texts()))
@@ -248,13 +224,6 @@ def test_a_character_split_over_tokens_is_shown_once_with_its_parts_on_hover(pag
     page.keyboard.press("Escape")
 
 
-def figures(page, index):
-    """The metrics below a column's text."""
-    words = column(page, index).locator(".figures")
-    names, values = (words.locator(part).all_inner_texts() for part in ("dt", "dd"))
-    return dict(zip(names, values, strict=True))
-
-
 def test_a_token_that_was_not_captured_has_a_dotted_outline(page):
     assert not page.locator("#live .missed").is_visible()
     with following(page, "drafts"):
@@ -306,12 +275,14 @@ def test_cards_and_tips_stay_inside_the_window(page, width):
         card = page.locator("#live .candidates")
         card.wait_for()
         assert card.evaluate(INSIDE)
+        column(page, 0).get_by_role("button", name="All figures").click()
         for pair in page.locator("#live .figures div:has(.tip)").all():
             name, tip = pair.locator("button"), pair.locator(".tip")
             # The page may still move below the pointer: the tabs draw their views.
             wait(lambda name=name, tip=tip: name.hover() or tip.is_visible())
             assert tip.evaluate(INSIDE), tip.inner_text()
     finally:
+        column(page, 0).get_by_role("button", name="Fewer figures").click()
         page.set_viewport_size(WIDE)
 
 
@@ -366,7 +337,7 @@ def test_leaving_the_page_stops_the_run(server, browser, leaving):
     before = log.read_text().count("stopped")
     with visiting(browser) as page:
         page.goto(address)
-        page.wait_for_selector(".card")
+        ready(page)
         page.fill("#prompt textarea", "forever")
         page.click("#run")
         page.wait_for_selector("#live .token")
@@ -379,7 +350,7 @@ def test_stop_affects_only_the_visitors_own_runs(server, browser):
     gate.touch()
     with opened(browser, address) as one, opened(browser, address) as two:
         for page in (one, two):
-            page.wait_for_selector(".card")
+            ready(page)
         with following(two, "forever"):
             with following(one, "forever"):
                 one.wait_for_selector("#live .token")
@@ -395,13 +366,13 @@ def test_cards_can_be_added_and_removed_during_a_run(page):
     with following(page, "forever"):
         page.wait_for_selector(WRITTEN)
         page.click("#add")
-        page.wait_for_selector(".card >> nth=3")
+        page.wait_for_selector("#live .column >> nth=3")
         before = page.locator("#live .token").count()
         page.wait_for_function(f"document.querySelectorAll('#live .token').length > {before}")
         page.click("#stop")
     page.wait_for_selector("#stop[disabled]")
-    page.locator(".card .remove").last.click()
-    page.wait_for_selector(".card >> nth=3", state="detached")
+    remove_card(page, 3)
+    page.wait_for_selector("#live .column >> nth=3", state="detached")
 
 
 def tree_scroll(page):

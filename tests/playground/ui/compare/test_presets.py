@@ -8,7 +8,7 @@ import pytest
 from engine.settings import Limits, check
 from engine.watermark.detector import detect
 from playground.metrics import run_metrics
-from playground.ui.compare.cards import CardList, choices
+from playground.ui.compare.cards import cards_of, choice
 from playground.ui.compare.presets import COLOURS, FIRST, PRESETS, TABS
 from strategies import find
 
@@ -23,7 +23,7 @@ def run(embedded):
     def run(title):
         preset = NAMED[title]
         prompt = [{"role": "user", "content": preset.prompt}] if preset.chat else preset.prompt
-        runs = choices(CardList().replaced(preset.cards), embedded)
+        runs = [choice(card, embedded) for card in cards_of(preset.cards, Limits())]
         shared = {"max_new_tokens": preset.max_new_tokens, "seed": preset.seed, **preset.shared}
         traces = embedded.compare(prompt, runs, **shared)
         assert [trace.error for trace in traces] == [None] * len(runs)
@@ -54,11 +54,10 @@ def test_each_preset_has_a_test():
 def test_settings_colours_and_tabs_are_valid(embedded, preset):
     assert preset.colour in COLOURS and preset.tab in TABS
     assert len(preset.cards) <= Limits().strategies
-    card_list = CardList().replaced(preset.cards)
-    hash(card_list)  # required by gr.State
-    for (id, given), (_, values) in zip(choices(card_list, embedded), preset.cards, strict=True):
+    for card in cards_of(preset.cards, Limits()):
+        id, given = choice(card, embedded)
         check(given, find(id).settings, Limits(), id)
-        assert given.keys() <= values.keys()
+        assert given.keys() <= card.values.keys()
 
 
 def test_the_most_probable_text_repeats_itself(run):

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import queue
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +20,7 @@ from playground.ui.shared.comparison import RunRequest
 from playground.ui.shared.live_feed import Feed, stop_text
 from playground.ui.shared.model_loading import Loader
 from playground.ui.shared.throttle import End, batches, read_ahead
-from tests.playground.ui.browsing import wait
+from tests.playground.ui.browsing import run_async, wait
 from tests.playground.ui.scripted_page import EVIL, Lab, step
 from tests.tiny import tiny
 
@@ -110,12 +109,6 @@ def test_a_feed_sends_new_lines_or_all_lines():
     head, all_lines = lines(feed.take(whole=True))
     assert head["from"] == 0
     assert [line["say"] for line in all_lines] == ["one", "two"]
-
-
-def run_async(coroutine):
-    """The result of a coroutine; Playwright's event loop occupies this thread."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, coroutine).result()
 
 
 def test_a_request_for_lines_waits_until_there_are_some():

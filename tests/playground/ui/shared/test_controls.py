@@ -6,10 +6,7 @@ import pytest
 from engine.settings import Limits
 from engine.strategy import find
 from playground.ui.shared import controls
-from playground.ui.shared.controls import control, fitting, read
-
-LIMITS = Limits()
-TOP_P = find("sample").settings["top_p"]
+from playground.ui.shared.controls import control, fitting
 
 
 @pytest.fixture
@@ -19,23 +16,9 @@ def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("value", [2, -0.5, "2"])
-def test_a_value_out_of_range_is_shown_as_text_and_not_changed(value: object) -> None:
-    field = control(TOP_P, value, 1.0, LIMITS, key=("setting", 0))
-    assert isinstance(field, gr.Textbox)
-    assert read(TOP_P, field.value) == float(value)  # type: ignore[arg-type]
-    assert str(field.label).endswith("is out of range (from 0 to 1)")
-    assert field.key != ("setting", 0)  # the browser must not take it for the slider
-
-
-def test_a_value_in_range_gets_a_slider() -> None:
-    field = control(TOP_P, 0.5, 1.0, LIMITS)
-    assert isinstance(field, gr.Slider) and field.value == 0.5
-
-
 def test_a_default_above_the_servers_limit_becomes_the_limit() -> None:
     beams = find("beam_search").settings["num_beams"]
-    field = control(beams, None, 5, Limits(rows=3))
+    field = control(beams, 5, Limits(rows=3))
     assert isinstance(field, gr.Slider) and field.value == 3
 
 

@@ -1,6 +1,5 @@
 """The Speculative page: it shows what the runs did."""
 
-import asyncio
 import json
 import re
 import threading
@@ -21,7 +20,7 @@ from playground.ui.speculative import form
 from playground.ui.speculative.lanes import LaneView
 from playground.ui.speculative.race import TimedRuns
 from tests.conftest import step
-from tests.playground.ui.browsing import opened, ready, said, tab, wait
+from tests.playground.ui.browsing import opened, ready, run_async, said, tab, wait
 
 LOOKUP = "Prompt lookup"
 TOKENS = 12
@@ -308,6 +307,7 @@ def test_a_link_restores_the_race_form(browser, address):
         page.locator("#spec-sampling input").check()
         page.wait_for_selector("#spec-temperature input >> nth=0")
         fill(page, "spec-temperature", 0.7)
+        tab(page, "Compare")
         tab(page, "Export")
         page.click("#make-link")
         field = "#link textarea, #link input"
@@ -316,7 +316,8 @@ def test_a_link_restores_the_race_form(browser, address):
     with opened(browser, address, link) as page:
         for _ in range(2):
             ready(page)
-            page.locator("#spec-prompt").wait_for()  # its tab is the open one
+            tab(page, "Speculative")
+            page.locator("#spec-prompt").wait_for()
             wait(lambda: sorted(ticked(page)) == chosen)
             assert page.input_value("#spec-prompt textarea") == EVIL
             assert page.locator("#spec-kind").get_by_label("message to answer").is_checked()
@@ -338,7 +339,7 @@ def test_invalid_values_of_a_link_are_replaced_and_reported(monkeypatch):
         with gr.Blocks():
             return form.build_form(Limits(max_new_tokens=30))
 
-    drawn = asyncio.run(build())
+    drawn = run_async(build())
     strange = {"tokens": 10**9, "layer": "five", "kind": "<b>", "threshold": 2, "seed": True}
     news = drawn.restore({**strange, "drafters": "all", "sampling": 1, "evil": {}})
     assert news[drawn.tokens] == 30

@@ -10,11 +10,21 @@ from transformers import BayesianDetectorConfig, BayesianDetectorModel
 from engine.watermark.bayesian import bayesian
 from engine.watermark.config import KEYS
 from engine.watermark.detector import detect, scan
-from playground.ui.compare.cards import CardList, choices
+from playground.ui.compare.cards import Card, choice
 from playground.ui.compare.presets import PRESETS
 from playground.watermarks.green_list_step import explain
 from playground.watermarks.human_texts import passages
-from tests.playground.ui.browsing import WIDE, column, length, opened, ready, running, tab, wait
+from tests.playground.ui.browsing import (
+    WIDE,
+    cards,
+    column,
+    length,
+    opened,
+    ready,
+    running,
+    tab,
+    wait,
+)
 
 NAMED = {preset.title: preset for preset in PRESETS}
 GREEN, TOURNAMENT = "A watermark you cannot see", "SynthID: tournament sampling"
@@ -28,7 +38,7 @@ def folder(tmp_path_factory):
 
 def traces_of(lab, title, columns=2, tokens=None):
     preset = NAMED[title]
-    runs = choices(CardList().replaced(preset.cards[:columns]), lab)
+    runs = [choice(Card(*card), lab) for card in preset.cards[:columns]]
     return lab.compare(
         preset.prompt, runs, max_new_tokens=tokens or preset.max_new_tokens, seed=preset.seed
     )
@@ -61,15 +71,17 @@ def page(ran):
 
 
 def run(page, title, tokens=None):
+    tab(page, "Compare")
     ready(page)
     page.get_by_role("button", name=title).click()
     page.wait_for_selector(f"#point >> text={NAMED[title].point[:30]}")
-    wait(lambda: page.locator(".card").count() == 2)
+    wait(lambda: len(cards(page)) == 2)
     ready(page)
     if tokens:
         length(page, tokens)
     with running(page):
         pass
+    tab(page, "Watermark")
     verdict(page, "marked")
 
 
@@ -256,7 +268,11 @@ def test_a_text_file_is_read_and_a_binary_file_rejected(page, folder, lab):
 def test_a_pinned_step_is_explained(page, lab, traces, folder):
     tab(page, "Explain")
     page.locator("#explain-words", has_text="No token is pinned").wait_for()
+    tab(page, "Compare")
     column(page, 0).locator(".token").nth(6).click()
+    wait(lambda: column(page, 0).locator(".token[aria-current]").count() == 1)
+    page.wait_for_timeout(500)  # the position is reported a quarter of a second later
+    tab(page, "Watermark")
     page.locator("#explain-words", has_text="Token 7").wait_for()
     told = explain(lab.model, traces[0], 6)
     words = page.inner_text("#explain-words")

@@ -183,9 +183,11 @@ def test_a_column_without_a_watermark_cannot_be_attacked(page):
     lab_tab(page, "Attack")
     page.click("#attack-attack")
     said(page, "there is no text yet")
+    tab(page, "Compare")
     fill(page, "shared-max_new_tokens", 4)
     with running(page):
         pass
+    lab_tab(page, "Attack")
     page.wait_for_function(
         "document.querySelector('#attack-column input').value.includes('(no watermark)')"
     )
@@ -286,7 +288,7 @@ def test_the_answer_is_sent_after_the_guess_and_the_score_is_kept(page):
     page.get_by_label("bias 4: strong").check()
     page.click("#guess-new-round")
     idle(page, "#guess-A")
-    panel = page.locator("#tabs").inner_html()
+    panel = page.locator("#pages").inner_html()
     assert 'class="green"' not in panel and "lab-words" not in panel
     for word in ("watermarking_config", "hashing_key", "greenlist"):
         assert word not in panel.split("guess-prompt")[1].split("guess-tally")[0]

@@ -1,0 +1,131 @@
+"""What is visible without scrolling, how pages are reached, and that switching keeps everything."""
+
+import pytest
+
+from tests.playground.ui.browsing import (
+    cards,
+    column,
+    length,
+    on_tab,
+    opened,
+    ready,
+    running,
+    set_card,
+    tab,
+    text_of,
+    wait,
+)
+
+SCREENS = {"laptop": (1280, 720), "desktop": (1440, 900), "tablet": (820, 1180)}
+PHONE = (390, 844)
+
+
+@pytest.mark.parametrize("size", [*SCREENS.values(), PHONE], ids=[*SCREENS, "phone"])
+def test_run_and_the_first_tokens_are_visible_without_scrolling(browser, address, size):
+    width, height = size
+    with opened(browser, address, viewport={"width": width, "height": height}) as page:
+        ready(page)
+        assert inside(page, "#run", height)
+        length(page, 4)
+        with running(page):
+            pass
+        shown = 1 if size == PHONE else 3  # a phone stacks the columns
+        for index in range(shown):
+            token = column(page, index).locator(".token").first
+            box = token.bounding_box()
+            assert box["y"] >= 0 and box["y"] + box["height"] <= height
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def inside(page, selector, height):
+    box = page.locator(selector).bounding_box()
+    return box["y"] >= 0 and box["y"] + box["height"] <= height
+
+
+def test_a_token_and_the_reason_for_it_share_the_screen(browser, address):
+    with opened(browser, address, viewport={"width": 1280, "height": 720}) as page:
+        ready(page)
+        length(page, 4)
+        with running(page):
+            pass
+        column(page, 2).locator(".token").nth(2).click()
+        page.wait_for_selector("#step-view .stages")
+        page.keyboard.press("Escape")
+        dock = page.locator("#dock").bounding_box()
+        assert dock["y"] + dock["height"] <= 721
+        token = column(page, 2).locator(".token").nth(2).bounding_box()
+        assert token["y"] >= 0 and token["y"] + token["height"] <= dock["y"]
+        assert inside(page, "#step-view .decision .chosen", 720)
+
+
+def test_run_is_reached_within_six_tabs_from_the_prompt(browser, address):
+    with opened(browser, address) as page:
+        ready(page)
+        page.focus("#prompt textarea")
+        for _ in range(6):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.closest('#run') !== null"):
+                return
+        raise AssertionError("Run is not among the first six tab stops after the prompt")
+
+
+def test_ctrl_enter_runs(browser, address):
+    with opened(browser, address) as page:
+        ready(page)
+        length(page, 2)
+        page.focus("#prompt textarea")
+        before = page.input_value("#prompt textarea")
+        page.keyboard.press("Control+Enter")
+        wait(lambda: text_of(page, 0) != "")
+        assert page.input_value("#prompt textarea") == before
+        page.wait_for_selector("#run:not([disabled])")
+
+
+@pytest.mark.parametrize(
+    ("path", "title"), [("race", "Speculative"), ("watermark", "Watermark"), ("", "Compare")]
+)
+def test_every_page_has_an_address(browser, address, path, title):
+    with opened(browser, address, f"{path}?__theme=light") as page:
+        on_tab(page, title)
+        page.wait_for_selector("#loading", state="hidden")
+
+
+def test_switching_pages_changes_the_address_and_keeps_what_was_entered(browser, address):
+    with opened(browser, address) as page:
+        ready(page)
+        page.fill("#prompt textarea", "The sea")
+        set_card(page, 2, temperature=0.4)
+        length(page, 3)
+        with running(page):
+            pass
+        written = [text_of(page, index) for index in range(3)]
+        tab(page, "Watermark")
+        wait(lambda: page.url.startswith(f"{address}watermark"))
+        tab(page, "Speculative")
+        wait(lambda: page.url.startswith(f"{address}race"))
+        page.fill("#spec-prompt textarea", "The land")
+        tab(page, "Compare")
+        wait(lambda: page.url == f"{address}?__theme=light")
+        assert page.input_value("#prompt textarea") == "The sea"
+        assert cards(page)[2]["values"]["temperature"] == "0.4"
+        assert [text_of(page, index) for index in range(3)] == written
+        tab(page, "Tree")
+        wait(lambda: page.url.endswith("#tab=tree"))
+        tab(page, "Speculative")
+        assert page.input_value("#spec-prompt textarea") == "The land"
+        page.reload()
+        on_tab(page, "Speculative")
+
+
+def test_the_dock_is_resized_and_hidden_by_keyboard(browser, address):
+    with opened(browser, address) as page:
+        ready(page)
+        page.focus("#dock-handle .edge")
+        page.keyboard.press("ArrowUp")
+        before = page.locator("#dock").bounding_box()["height"]
+        page.keyboard.press("ArrowUp")
+        assert page.locator("#dock").bounding_box()["height"] == pytest.approx(before + 32, abs=1)
+        page.click("#dock-handle .fold")
+        page.wait_for_selector("#step-view", state="hidden")
+        tab(page, "Tree")
+        page.wait_for_selector("#tree-view", state="visible")
