@@ -23,7 +23,7 @@ import transformers
 from engine.models import trained
 from engine.models.loading import DEFAULT, EMBEDDED
 from playground import Limits, Playground, PlaygroundError
-from playground.ui.page import build, launch_options
+from playground.ui.page import build
 from playground.ui.shared.model_loading import Labs
 
 
@@ -48,7 +48,6 @@ def main() -> None:
         run_history=False,
         footer_links=["api", "gradio", "settings"],
         mcp_server=True,
-        **launch_options(),
     )
 
 

@@ -38,7 +38,7 @@ from engine.trace import (
 from engine.trace import Sequence as Returned
 from engine.trie.backends import BackendStatus
 from playground import generation_configs
-from playground.ui.page import build, launch_options
+from playground.ui.page import build
 from playground.ui.shared.model_loading import Labs
 from strategies import find, registered
 
@@ -67,6 +67,9 @@ class Lab:
     def configuration(self, choice: tuple[str, dict[str, Any]], **shared: Any) -> GenerationConfig:
         """Return the generation config of a run."""
         return generation_configs.configured(GenerationConfig(), find(choice[0]), choice[1])
+
+    def parse(self, prompt: str, choices: Sequence[Any], **shared: Any) -> None:
+        """Accept every request."""
 
     def stream(
         self, prompt: str, runs: Sequence[Any], *, stop: RunControl, **shared: Any
@@ -152,7 +155,7 @@ def trace(steps: list[Step], leads: list[int], stop: Stop) -> Trace:
 
 def main() -> None:
     page = build(Labs(["scripted"], lambda _: Lab()), Limits())  # type: ignore[arg-type, return-value]
-    page.launch(server_port=int(sys.argv[1]), run_history=False, quiet=True, **launch_options())
+    page.launch(server_port=int(sys.argv[1]), run_history=False, quiet=True)
 
 
 if __name__ == "__main__":

@@ -57,11 +57,9 @@ def _wait_for(address: str) -> None:
 
 
 def run_preset(page: Page, title: str) -> None:
-    """Fill in a preset and run it to its end."""
-    page.get_by_role("button", name=title, exact=True).click()
+    """Run an example to its end."""
     page.wait_for_selector("#run:not([disabled])", timeout=2 * MINUTE)
-    page.wait_for_timeout(1000)
-    page.click("#run")
+    page.get_by_role("button", name=title, exact=True).click()
     page.wait_for_selector("#stop:not([disabled])", timeout=MINUTE)
     page.wait_for_selector("#run:not([disabled])", timeout=5 * MINUTE)
 

@@ -21,6 +21,7 @@ from engine.watermark import detector
 from playground import Playground, metrics
 from playground.ui.shared.gradio_internals import describe_arguments, summary
 from playground.ui.shared.model_loading import Labs
+from playground.ui.shared.turns import Turns
 from strategies import find, registered
 
 REFRESH = 0.1  # seconds between two messages of a stream, at least
@@ -28,9 +29,9 @@ REFRESH = 0.1  # seconds between two messages of a stream, at least
 Answer = list[dict[str, Any]]
 
 
-def add_endpoints(page: gr.Blocks, labs: Labs) -> None:
+def add_endpoints(page: gr.Blocks, labs: Labs, turns: Turns) -> None:
     """Add the three functions to the API and the MCP tools of a page."""
-    endpoints = _Endpoints(labs)
+    endpoints = _Endpoints(labs, turns)
     known = ", ".join(id for id, found in registered().items() if not found.runs_user_code)
     models = f"Models: {', '.join(labs.names)}."
     _add(page, endpoints.compare, f"Strategies: {known}. {models}")
@@ -43,8 +44,8 @@ def _add(page: gr.Blocks, function: Callable[..., Any], names: str) -> None:
         function,
         api_name=function.__name__,
         api_description=f"{summary(function)} {names}",
-        concurrency_limit="default",  # shared with the runs on the page
-        concurrency_id="model",
+        concurrency_limit="default",
+        concurrency_id="api",
     )
     describe_arguments(page, endpoint, function)
 
@@ -53,8 +54,9 @@ class _Endpoints:
     """The three functions. Their docstrings are what callers read; Gradio takes one line for each
     argument."""
 
-    def __init__(self, labs: Labs) -> None:
+    def __init__(self, labs: Labs, turns: Turns) -> None:
         self._labs = labs
+        self._turns = turns  # shared with the runs on the page
 
     def compare(
         self,
@@ -77,7 +79,7 @@ class _Endpoints:
             model: The model to run; the first one by default.
             full: Return whole traces with all steps and candidates. Large.
         """
-        with _errors():
+        with _errors(), self._turns.turn():
             lab = self._lab(model)
             traces = lab.compare(_prompt(prompt, chat), _choices(runs, settings))
             data = [json.loads(trace.to_json()) if full else _summary(trace) for trace in traces]
@@ -103,7 +105,7 @@ class _Endpoints:
             chat: Whether to apply the model's chat template to the prompt.
             model: The model to run; the first one by default.
         """
-        with _errors():
+        with _errors(), self._turns.turn():
             lab = self._lab(model)
             choices = _choices(runs, settings)
             texts = [_StreamedRun() for _ in choices]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -9,11 +10,14 @@ import gradio as gr
 from engine.settings import Limits
 from playground.ui import api
 from playground.ui.compare import page as compare
+from playground.ui.compare import stream
+from playground.ui.compare.runs import Runs
 from playground.ui.shared import browser, gradio_internals
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.model_picker import model_picker
 from playground.ui.shared.pages import COMPARE, App, Page, Pages, PageSpec
 from playground.ui.shared.theme import theme_options
+from playground.ui.shared.turns import Turns
 from playground.ui.speculative import page as speculative
 from playground.ui.watermark import page as watermark
 
@@ -28,25 +32,44 @@ PAGES = (
 _TITLE = "# Decoding Playground"
 _FILE_CLEANUP = (3_600, 86_400)  # seconds between two cleanups, and the age of deleted files
 _QUEUE_INTERVAL = 0.01  # seconds
+_WAITING = 4  # comparisons that may wait for each one that may run
+_SESSIONS = 500  # visitors whose state Gradio keeps; those who came first lose theirs first
 
 
-def build(labs: Labs, limits: Limits) -> gr.Blocks:
+@dataclass(frozen=True)
+class Site:
+    """The Gradio page, and the runs that its routes serve."""
+
+    blocks: gr.Blocks
+    runs: Runs
+
+    def launch(self, **options: Any) -> None:
+        """Serve the page; ``options`` are those of `gr.Blocks.launch`."""
+        styles, paths = [page.style for page in PAGES], [page.path for page in PAGES]
+        own = theme_options(styles, paths, stream.routes(self.runs))
+        self.blocks.launch(state_session_capacity=_SESSIONS, **own, **options)
+
+
+def build(labs: Labs, limits: Limits) -> Site:
     """The page for these models, within these limits."""
+    turns = Turns(limits.comparisons, _WAITING * limits.comparisons)
     blocks = gr.Blocks(title="Decoding Playground", fill_width=True, delete_cache=_FILE_CLEANUP)
     with blocks:
         with gr.Row(elem_id="head"):
             gr.Markdown(_TITLE)
             model = model_picker(labs)
-        app = App(blocks, labs, limits, model, browser.component())
-        _build_pages(app)
+        app = App(blocks, labs, limits, model, browser.component(), turns)
+        runs = _build_pages(app)
         app.browser.render()  # type: ignore[no-untyped-call]  # Gradio annotates no return
-        api.add_endpoints(blocks, labs)
-    blocks.queue(max_size=4 * limits.comparisons, default_concurrency_limit=limits.comparisons)
+        api.add_endpoints(blocks, labs, turns)
+    blocks.queue(
+        max_size=_WAITING * limits.comparisons, default_concurrency_limit=limits.comparisons
+    )
     gradio_internals.set_queue_interval(blocks, _QUEUE_INTERVAL)
-    return blocks
+    return Site(blocks, runs)
 
 
-def _build_pages(app: App) -> None:
+def _build_pages(app: App) -> Runs:
     each: dict[str, gr.Tab] = {}
     built: dict[str, Page] = {}
     with gr.Tabs(elem_id="pages", overflow_behavior="wrap") as tabs:
@@ -56,8 +79,4 @@ def _build_pages(app: App) -> None:
             with gr.Tab(page.title, id=page.id) as each[page.id]:
                 built[page.id] = page.build(app)
     comparison.connect(Pages(tabs, each, built))
-
-
-def launch_options() -> dict[str, Any]:
-    """The arguments of `launch` that the page needs."""
-    return theme_options([page.style for page in PAGES], [page.path for page in PAGES])
+    return comparison.runs

@@ -1,8 +1,7 @@
 // Parts of a feed, as the server sends them.
 
-/** Lines of a feed from one on. */
-export const feedPart = (feed, from, lines) =>
-  [JSON.stringify({ feed, from }), ...lines.map((line) => JSON.stringify(line))].join("\n");
+/** The lines as the server sends them. */
+export const encoded = (lines) => lines.map((line) => JSON.stringify(line));
 
 export const columnLine = (column, { origin = null, before = [], name = "greedy" } = {}) => ({
   column, name, settings: "", origin, before,

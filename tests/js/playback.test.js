@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { actionOf, cursorFor, effectOf, positionOf } from "../../playground/ui/compare/web/playback.js";
 
-const over = { pace: "over", replaying: false, position: 12, length: 48 };
-const paused = { ...over, pace: "paused", position: 48 };
+const over = { state: "over", replaying: false, position: 12, length: 48 };
+const paused = { ...over, state: "paused", position: 48 };
 
 test("the position is the cursor's, or the end", () => {
   assert.equal(positionOf({ cursor: { at: null }, length: 48 }), 48);
@@ -19,7 +19,7 @@ test("start, back, step and end only move the cursor", () => {
   assert.deepEqual(effectOf("back", { ...over, position: 1 }), { seek: 1 });
   assert.deepEqual(effectOf("step", over), { seek: 13 });
   assert.deepEqual(effectOf("end", over), { seek: null });
-  assert.deepEqual(effectOf("back", { ...paused, pace: "playing" }), { seek: 47 });
+  assert.deepEqual(effectOf("back", { ...paused, state: "playing" }), { seek: 47 });
 });
 
 test("play replays finished runs, from the start if the cursor is at the end", () => {
@@ -29,21 +29,21 @@ test("play replays finished runs, from the start if the cursor is at the end", (
 });
 
 test("play pauses runs in progress and resumes paused ones", () => {
-  assert.deepEqual(effectOf("play", { ...paused, pace: "playing" }), { command: "pause" });
+  assert.deepEqual(effectOf("play", { ...paused, state: "playing" }), { command: "pause" });
   assert.deepEqual(effectOf("play", paused), { command: "play", seek: null });
 });
 
 test("a step after the last token is a step of the runs if they are paused", () => {
   assert.deepEqual(effectOf("step", paused), { command: "step", seek: null });
   assert.deepEqual(effectOf("step", { ...paused, position: 20 }), { seek: 21 });
-  assert.deepEqual(effectOf("step", { ...paused, pace: "playing" }), { command: "pause", seek: null });
+  assert.deepEqual(effectOf("step", { ...paused, state: "playing" }), { command: "pause", seek: null });
   assert.deepEqual(effectOf("step", { ...over, position: 48 }), {});
 });
 
 test("the end of runs in progress moves with them", () => {
-  assert.deepEqual(cursorFor(48, { pace: "playing", length: 48 }), [null, {}]);
-  assert.deepEqual(cursorFor(48, { pace: "over", length: 48 }), [47, { replay: true }]);
-  assert.deepEqual(cursorFor(null, { pace: "over", length: 48 }), [null, {}]);
+  assert.deepEqual(cursorFor(48, { state: "playing", length: 48 }), [null, {}]);
+  assert.deepEqual(cursorFor(48, { state: "over", length: 48 }), [47, { replay: true }]);
+  assert.deepEqual(cursorFor(null, { state: "over", length: 48 }), [null, {}]);
 });
 
 // An element inside others, as far as `closest` goes.

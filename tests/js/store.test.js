@@ -3,18 +3,19 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import { Store } from "../../playground/ui/compare/web/store.js";
-import { columnLine, distribution, end, feedPart, step, stepsLine, textOf } from "./feed.js";
+import { columnLine, distribution, encoded, end, step, stepsLine, textOf } from "./feed.js";
 
 let store;
 let read;
 
 beforeEach(() => {
   store = new Store();
+  store.openFeed("a");
   read = 0;
 });
 
 function receive(...lines) {
-  store.receive(feedPart("a", read, lines));
+  store.receive(read, encoded(lines));
   read += lines.length;
 }
 
@@ -57,25 +58,30 @@ test("of two equal returned sequences, the chosen one is selected", () => {
   }
 });
 
-test("missing lines are reported, and lines received twice change nothing", () => {
+test("lines received twice change nothing", () => {
   const kinds = [];
   store.subscribe(({ kind }) => kinds.push(kind));
-  assert.ok(store.receive(feedPart("a", 0, [columnLine(0)])));
-  assert.ok(!store.receive(feedPart("a", 2, [stepsLine(0, [step(1, 0, " b")], 1)])), "one line was missed");
-  assert.equal(textOf(store.runs.get(0).text()), "");
-  const all = [columnLine(0), stepsLine(0, [step(0, null, " a")], 0), stepsLine(0, [step(1, 0, " b")], 1)];
-  store.receive(feedPart("a", 0, all));
-  store.receive(feedPart("a", 0, all));
+  const all = encoded([columnLine(0), stepsLine(0, [step(0, null, " a")], 0), stepsLine(0, [step(1, 0, " b")], 1)]);
+  store.receive(0, all.slice(0, 2));
+  store.receive(0, all);
+  store.receive(1, all.slice(1));
   assert.equal(textOf(store.runs.get(0).text()), " a b");
   assert.deepEqual(kinds.filter((kind) => kind === "column" || kind === "steps"), ["column", "steps", "steps"]);
 });
 
 test("a new feed keeps the last comparison until its first column arrives", () => {
   receive(columnLine(0), stepsLine(0, [step(0, null, " a")], 0));
-  store.receive(feedPart("b", 0, [{ say: "The prompt is empty.", error: true }]));
+  store.openFeed("b");
+  store.receive(0, encoded([{ status: "Starting …", error: false }]));
   assert.equal(store.runs.size, 1);
-  store.receive(feedPart("b", 1, [columnLine(0, { name: "sample" })]));
+  store.receive(1, encoded([columnLine(0, { name: "sample" })]));
   assert.deepEqual(store.columns.map((run) => run.name), ["sample"]);
+});
+
+test("runs that the server no longer has are over", () => {
+  receive(columnLine(0), { state: "playing" });
+  store.abandon("gone");
+  assert.deepEqual([store.state, store.status], ["over", { text: "gone", error: true }]);
 });
 
 const CATS = { tokenId: 77, token: " cats", text: " cats" };

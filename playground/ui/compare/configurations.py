@@ -30,10 +30,10 @@ from playground.ui.compare.cards import (
     to_json,
 )
 from playground.ui.compare.form import Form
+from playground.ui.shared import browser
 from playground.ui.shared.comparison import strategy_title
 from playground.ui.shared.controls import shown, with_controls
 from playground.ui.shared.events import QUICK, Updates, Values
-from playground.ui.shared.gradio_internals import save_file
 from playground.ui.shared.html import json_value
 from playground.ui.shared.jobs import loaded_lab
 from playground.ui.shared.messages import shows_errors, warn
@@ -228,7 +228,6 @@ class ConfigurationSection:
     look: gr.Button
     name: gr.Textbox
     save: gr.Button
-    saved: gr.File
     load: gr.UploadButton
 
     def connect(self, app: App, cards: gr.HTML, form: Form, ended: Callable[..., Any]) -> None:
@@ -245,13 +244,12 @@ class ConfigurationSection:
             return overview(app.labs.lab(values[loaded]), lambda: read(values))
 
         @shows_errors
-        def save(values: Values) -> Any:
+        def save(values: Values) -> str:
             listed, shared = read(values)
             lab = loaded_lab(app.labs, values[loaded])
             files, warnings = to_files(listed, shared, values[self.name], lab)
             _warn_all(warnings)
-            paths = [save_file(text, name, self.saved) for name, text in files.items()]
-            return gr.update(value=paths, visible=bool(paths))
+            return browser.download(files)
 
         @shows_errors
         def load_files(paths: list[str] | None, name: str) -> Updates:
@@ -267,7 +265,7 @@ class ConfigurationSection:
         for event in (self.accordion.expand, self.look.click, ended, loaded.change):
             event(look, inputs, self.view, **QUICK)
         events = [self.save.click, self.name.submit]
-        gr.on(events, save, inputs | {self.name}, self.saved, **QUICK)
+        gr.on(events, save, inputs | {self.name}, app.browser, **QUICK)
         outputs = [cards, *form.shared.values()]
         loading = self.load.upload(load_files, [self.load, loaded], outputs, **QUICK)
         loading.then(look, inputs, self.view, **QUICK)
@@ -285,7 +283,7 @@ def build_configurations() -> ConfigurationSection:
             elem_id="changes",
         )
         with gr.Row(elem_id="files"):
-            look = gr.Button("Show changes", size="sm", elem_id="look")
+            look = gr.Button("Show changes", size="sm", elem_id="show-changes")
             name = gr.Textbox(
                 DEFAULT_NAME,
                 label="File name",
@@ -302,15 +300,8 @@ def build_configurations() -> ConfigurationSection:
                 size="sm",
                 elem_id="load",
             )
-        saved = gr.File(
-            file_count="multiple",
-            interactive=False,
-            visible=False,
-            label="Saved. Click a size to download the file.",
-            elem_id="saved",
-        )
         gr.Markdown(_DESCRIPTION, elem_classes="summary")
-    return ConfigurationSection(accordion, view, look, name, save, saved, load)
+    return ConfigurationSection(accordion, view, look, name, save, load)
 
 
 def _warn_all(warnings: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,14 +22,22 @@ from playground.ui.compare.cards import (
 )
 from playground.ui.compare.layout import Layout
 from playground.ui.compare.links import State, decode, encode
-from playground.ui.compare.presets import PRESETS, Preset
+from playground.ui.compare.presets import listing, preset_at
 from playground.ui.compare.runs import Runs
 from playground.ui.compare.tabs import connect_tabs
+from playground.ui.compare.views import STOP
 from playground.ui.shared import browser
 from playground.ui.shared.comparison import Comparison, RunRequest
 from playground.ui.shared.controls import MESSAGE, PROMPT_KINDS, fitting
-from playground.ui.shared.events import EVERY, GENERATION, QUICK, QUIET, Updates, Values, visitor
-from playground.ui.shared.gradio_internals import event_payload
+from playground.ui.shared.events import (
+    EVERY,
+    QUICK,
+    QUIET,
+    Updates,
+    Values,
+    event_data,
+    visitor,
+)
 from playground.ui.shared.messages import shows_errors, warn
 from playground.ui.shared.pages import App, ComparisonEvents, Pages
 
@@ -44,7 +52,6 @@ def connect(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
         return runs.comparison(visitor(request))
 
     app.model.connect(app.blocks, app.labs, layout.actions.start, busy)
-    _connect_presets(layout, app)
     _connect_form(layout, app, runs, pages)
     _connect_runs(layout, app, runs, busy)
     _connect_arrival(layout, app, runs, pages)
@@ -63,29 +70,8 @@ def connect(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
         page.connect(pages.each[name], events)
 
 
-def _connect_presets(layout: Layout, app: App) -> None:
-    form, tabs = layout.form, layout.tabs
-
-    def fill(preset: Preset) -> Updates:
-        tokens = min(preset.max_new_tokens, app.limits.max_new_tokens)
-        shared = {**preset.shared, "seed": preset.seed, "max_new_tokens": tokens}
-        return {
-            form.prompt: preset.prompt,
-            form.kind: PROMPT_KINDS[preset.chat],
-            **form.show_shared(shared),
-            layout.cards: to_json(cards_of(preset.cards, app.limits)),
-            layout.preset_text: preset.point,
-            **tabs.select(preset.tab),
-        }
-
-    outputs = [*form.fields, layout.cards, layout.preset_text, *tabs.selection]
-    for button, preset in zip(layout.presets, PRESETS, strict=True):
-        filled = button.click(partial(fill, preset), None, outputs, **QUICK)
-        filled.then(None, js=browser.background(preset.colour), **QUIET)
-
-
 def _connect_form(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
-    """Connect what reads the whole form: runs, links, the browser's copy."""
+    """Connect what reads or fills the whole form: examples, runs, links, the browser's copy."""
     form, export, linked = layout.form, layout.tabs.export, pages.linked_forms
     loaded = app.model.loaded
     inputs: set[Block] = {layout.cards, loaded, *form.fields}
@@ -113,61 +99,76 @@ def _connect_form(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
         )
         return encode(state)
 
-    def run(values: Values, request: gr.Request) -> Iterator[str]:
-        yield from runs.compare(lab(values), visitor(request), lambda: requests(values))
-
-    def step(values: Values, request: gr.Request) -> Iterator[str]:
-        yield from runs.compare(
-            lab(values), visitor(request), lambda: requests(values), stepping=True
+    def start(values: Values, request: gr.Request, *, stepping: bool) -> Any:
+        begun = runs.compare(
+            lab(values), visitor(request), lambda: requests(values), stepping=stepping
         )
+        return begun or gr.skip()
+
+    def run(values: Values, request: gr.Request) -> Any:
+        return start(values, request, stepping=False)
+
+    def step(values: Values, request: gr.Request) -> Any:
+        return start(values, request, stepping=True)
 
     @shows_errors
     def store(values: Values) -> Any:
         return browser.store(state=encoded(values)) if values[loaded] else gr.skip()
 
     def list_strategies(name: str) -> Any:
-        return catalog(app.labs.lab(name), app.limits) if name else gr.skip()
+        if not name:
+            return gr.skip(), gr.skip()
+        model = app.labs.lab(name)
+        return catalog(model, app.limits), listing(model, app.limits)
 
-    # Streams only the live view: each further output costs the browser time at every value.
-    gr.on([layout.actions.run.click, form.prompt.submit], run, inputs, layout.live, **GENERATION)
-    layout.actions.step.click(step, inputs, layout.live, **GENERATION)
+    @shows_errors
+    def fill(event: gr.EventData, request: gr.Request) -> Updates:
+        runs.stop(visitor(request))
+        preset = preset_at(event_data(event, "index")["index"])
+        tokens = min(preset.max_new_tokens, app.limits.max_new_tokens)
+        shared = {**preset.shared, "seed": preset.seed, "max_new_tokens": tokens}
+        return {
+            form.prompt: preset.prompt,
+            form.kind: PROMPT_KINDS[preset.chat],
+            **form.show_shared(shared),
+            layout.cards: to_json(cards_of(preset.cards, app.limits)),
+            **layout.tabs.select(preset.tab),
+        }
+
+    # A click right after a run's last token counts even if Gradio has not processed that run's
+    # end yet; `Runs` rejects a second run of the same visitor.
+    gr.on([layout.actions.run.click, form.prompt.submit], run, inputs, layout.live, **EVERY)
+    layout.actions.step.click(step, inputs, layout.live, **EVERY)
     layout.actions.add.click(None, js=ADD_STRATEGY, **QUIET)
-    loaded.change(list_strategies, loaded, layout.catalog, **QUICK)
+    filled = layout.presets.chosen(
+        fill, None, [*form.fields, layout.cards, *layout.tabs.selection], **QUICK
+    )
+    filled.success(run, inputs, layout.live, **EVERY)
+    loaded.change(list_strategies, loaded, [layout.catalog, layout.presets], **QUICK)
     app.browser.changed(store, all_inputs, app.browser, **QUICK)
     link = export.make_link.click(shows_errors(encoded), all_inputs, export.link, **QUICK)
     link.then(None, export.link, export.link, js=browser.LINK, **QUIET)
 
 
 def _connect_runs(layout: Layout, app: App, runs: Runs, busy: Callable[[gr.Request], bool]) -> None:
-    """Connect what stops, pauses and forks runs."""
+    """Connect what stops and forks runs."""
 
-    def stop(request: gr.Request) -> None:
-        runs.stop(visitor(request))
+    def fork(event: gr.EventData, request: gr.Request) -> Any:
+        find_fork = partial(forks.at_token, event_data(event, *forks.AT_TOKEN))
+        return runs.fork(app.labs.lab, visitor(request), find_fork) or gr.skip()
 
-    def leave(request: gr.Request) -> None:
-        runs.leave(visitor(request))
-
-    def control(event: gr.EventData, request: gr.Request) -> None:
-        runs.control(visitor(request), str(event_payload(event).get("do")))
-
-    def fork(event: gr.EventData, request: gr.Request) -> Iterator[str]:
-        find_fork = partial(forks.at_token, event_payload(event))
-        yield from runs.fork(app.labs.lab, visitor(request), find_fork)
-
-    def edit(event: gr.EventData, request: gr.Request) -> Iterator[str]:
-        find_fork = partial(forks.at_edit, event_payload(event))
-        yield from runs.fork(app.labs.lab, visitor(request), find_fork)
+    def edit(event: gr.EventData, request: gr.Request) -> Any:
+        find_fork = partial(forks.at_edit, event_data(event, *forks.AT_EDIT))
+        return runs.fork(app.labs.lab, visitor(request), find_fork) or gr.skip()
 
     def switch(request: gr.Request) -> Updates:
         return layout.actions.switch(running=busy(request))
 
     live = layout.live
-    layout.actions.stop.click(stop, queue=False, **QUIET)
-    app.blocks.unload(leave)
-    live.begun(switch, None, layout.actions.switched, **EVERY)
-    live.paced(control, None, None, queue=False, **{**QUIET, "trigger_mode": "multiple"})
-    live.forked(fork, None, live, **GENERATION)
-    live.edited(edit, None, live, **GENERATION)
+    layout.actions.stop.click(None, js=STOP, **QUIET)
+    live.started(switch, None, layout.actions.switched, **EVERY)
+    live.forked(fork, None, live, **EVERY)
+    live.edited(edit, None, live, **EVERY)
 
 
 def _connect_arrival(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
@@ -176,7 +177,7 @@ def _connect_arrival(layout: Layout, app: App, runs: Runs, pages: Pages) -> None
 
     @shows_errors
     def arrive(event: gr.EventData, request: gr.Request) -> Updates:
-        stored = event_payload(event)
+        stored = event_data(event, "state", "tab", "feed")
         updates: Updates = {layout.live: gr.skip()}
         if stored.get("tab") in tabs.known:
             updates |= tabs.select(stored["tab"])

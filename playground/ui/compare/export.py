@@ -122,7 +122,7 @@ def connect_export(
     def saving(make: Callable[[Sequence[Trace]], str], name: str) -> Callable[[gr.Request], Any]:
         @shows_errors
         def save(request: gr.Request) -> str:
-            return browser.download(make(finished(runs, request).traces), name)
+            return browser.download({name: make(finished(runs, request).traces)})
 
         return save
 
@@ -130,7 +130,7 @@ def connect_export(
     def save_code(which: str, request: gr.Request) -> str:
         comparison = finished(runs, request)
         text = program(comparison, which, app.labs.lab(comparison.model))
-        return browser.download(text, "decode.py")
+        return browser.download({"decode.py": text})
 
     def choose(which: str, request: gr.Request) -> Any:
         comparison = runs.comparison(visitor(request))

@@ -14,6 +14,10 @@ from playground.ui.shared.comparison import Column, Comparison, InheritedToken
 
 Fork = tuple[Column, list[InheritedToken]]
 
+# What the requests contain.
+AT_TOKEN = ("column", "lead", "at", "token", "text")
+AT_EDIT = ("column", "lead", "text")
+
 
 def at_token(request: Mapping[str, Any], comparison: Comparison, lab: Playground) -> Fork:
     """Keep the first ``at`` tokens of a column, then continue with a ``token`` or a ``text``."""

@@ -9,10 +9,9 @@ import gradio as gr
 
 from playground.ui.compare.cards import card_state, cards_of, catalog_state
 from playground.ui.compare.form import Actions, Form, build_bar, build_shared
-from playground.ui.compare.presets import FIRST, PRESETS
-from playground.ui.compare.runs import Runs
+from playground.ui.compare.presets import FIRST, listing
 from playground.ui.compare.tabs import Tabs, build_tabs
-from playground.ui.compare.views import dock_handle, live_columns
+from playground.ui.compare.views import dock_handle, live_columns, preset_chips
 from playground.ui.shared.pages import App
 
 
@@ -20,8 +19,7 @@ from playground.ui.shared.pages import App
 class Layout:
     """The components that events connect."""
 
-    presets: list[gr.Button]
-    preset_text: gr.Markdown
+    presets: gr.HTML
     form: Form
     cards: gr.HTML  # its value is JSON: see `cards.from_json`
     catalog: gr.HTML
@@ -30,24 +28,18 @@ class Layout:
     tabs: Tabs
 
 
-def build_layout(app: App, runs: Runs, pages: gr.Tabs, others: Sequence[str]) -> Layout:
+def build_layout(app: App, pages: gr.Tabs, others: Sequence[str]) -> Layout:
     """Build the page: the bar, the columns, and the dock below them."""
     form, actions = build_bar(FIRST.prompt, app.limits)
     with gr.Row(elem_id="below-bar", equal_height=False):
-        with gr.Row(elem_id="presets"):
-            gr.Markdown("Examples")
-            presets = [
-                gr.Button(preset.title, size="sm", scale=0, min_width=0) for preset in PRESETS
-            ]
+        presets = preset_chips(listing(None, app.limits))
         form = build_shared(form, app.limits)
-    preset_text = gr.Markdown(elem_id="point")
-    live = live_columns(runs.lines)
+    live = live_columns()
     with gr.Column(elem_id="dock"):
         dock_handle()
         tabs = build_tabs(pages, others)
     return Layout(
         presets=presets,
-        preset_text=preset_text,
         form=form,
         cards=card_state(cards_of(FIRST.cards, app.limits)),
         catalog=catalog_state(),

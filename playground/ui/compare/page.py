@@ -28,5 +28,5 @@ class ComparePage:
 
 def build(app: App, tabs: gr.Tabs, others: Sequence[str]) -> ComparePage:
     """Build the page; ``tabs`` are those of all pages, ``others`` the ids of the other pages."""
-    runs = Runs(app.limits)
-    return ComparePage(app, build_layout(app, runs, tabs, others), runs)
+    runs = Runs(app.limits, app.turns)
+    return ComparePage(app, build_layout(app, tabs, others), runs)

@@ -1,14 +1,30 @@
-"""Example comparisons: each fills the form and shows one effect."""
+"""Example comparisons: each fills the form, runs, and shows one effect."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from engine.errors import PlaygroundError
+from engine.prompt import Chat
+from engine.settings import Limits
+from playground import Playground
+from playground.ui.compare.cards import cards_of, choice
+from playground.ui.shared.html import json_value
 
 COLOURS = ("probability", "rank", "entropy", "surprisal", "green", "draft")
 TABS = ("step", "tree", "strategy", "charts")
+
+
+class Spot(NamedTuple):
+    """Where an effect shows: a column's text, one of its tokens, a figure of every column or, by
+    default, the open view."""
+
+    column: int | None = None
+    token: int | None = None
+    figure: str = ""
 
 
 @dataclass(frozen=True)
@@ -16,7 +32,7 @@ class Preset:
     """An example.
 
     ``cards`` are strategies with the values their controls show; ``shared`` are settings of all
-    runs. ``colour`` and ``tab`` show the effect best.
+    runs. ``colour``, ``tab`` and ``spot`` show the effect best.
     """
 
     title: str
@@ -29,6 +45,12 @@ class Preset:
     shared: Mapping[str, Any] = field(default_factory=dict)
     colour: str = "probability"
     tab: str = "step"
+    spot: Spot = Spot()
+
+    @property
+    def full_prompt(self) -> str | Chat:
+        """The prompt as a lab takes it."""
+        return [{"role": "user", "content": self.prompt}] if self.chat else self.prompt
 
 
 def _green_list(bias: float) -> str:
@@ -47,7 +69,7 @@ FIRST = Preset(
         ("beam_search", {"num_beams": 5, "num_return_sequences": 3}),
         ("sample", {"temperature": 0.8, "top_p": 0.95}),
     ),
-    tab="charts",
+    spot=Spot(column=0),
 )
 
 PRESETS = (
@@ -61,6 +83,7 @@ PRESETS = (
         max_new_tokens=32,
         colour="surprisal",
         tab="charts",
+        spot=Spot(column=3),
     ),
     Preset(
         "Min-p at a high temperature",
@@ -75,6 +98,7 @@ PRESETS = (
         max_new_tokens=32,
         seed=1,
         colour="rank",
+        spot=Spot(column=2),
     ),
     Preset(
         "Same seed, one setting changed",
@@ -85,6 +109,7 @@ PRESETS = (
         max_new_tokens=36,
         seed=3,
         tab="charts",
+        spot=Spot(column=1, token=22),
     ),
     Preset(
         "Certain and uncertain steps",
@@ -95,6 +120,7 @@ PRESETS = (
         max_new_tokens=28,
         seed=1,
         colour="entropy",
+        spot=Spot(column=0),
     ),
     Preset(
         "Facts survive sampling",
@@ -104,6 +130,7 @@ PRESETS = (
         (("greedy", {}), ("sample", {"num_return_sequences": 4})),
         chat=True,
         max_new_tokens=24,
+        spot=Spot(column=1),
     ),
     Preset(
         "Beams look ahead",
@@ -150,6 +177,7 @@ PRESETS = (
         (("greedy", {}), ("contrastive_search", {})),
         max_new_tokens=56,
         tab="strategy",
+        spot=Spot(column=1),
     ),
     Preset(
         "A penalty cannot count",
@@ -163,6 +191,7 @@ PRESETS = (
         ),
         max_new_tokens=24,
         colour="rank",
+        spot=Spot(column=2),
     ),
     Preset(
         "Layers that disagree",
@@ -186,6 +215,7 @@ PRESETS = (
             ("universal_speculative", {"num_assistant_tokens": 8}),
         ),
         colour="draft",
+        spot=Spot(figure="forward passes"),
     ),
     Preset(
         "A watermark you cannot see",
@@ -194,6 +224,7 @@ PRESETS = (
         "In a small village by the sea,",
         (("sample", {"watermarking_config": _green_list(2.5)}), ("sample", {})),
         colour="green",
+        spot=Spot(column=0),
     ),
     Preset(
         "SynthID: tournament sampling",
@@ -202,5 +233,39 @@ PRESETS = (
         "The history of the lighthouse begins",
         (("sample", {"top_k": 0, "watermarking_config": _SYNTHID}), ("sample", {"top_k": 0})),
         max_new_tokens=96,
+        spot=Spot(column=0),
     ),
 )
+
+
+def preset_at(index: Any) -> Preset:
+    """The example with this number, which a browser sent, or a `PlaygroundError`."""
+    if type(index) is not int or not 0 <= index < len(PRESETS):
+        raise PlaygroundError(f"there is no example {index!r}")
+    return PRESETS[index]
+
+
+def listing(lab: Playground | None, limits: Limits) -> str:
+    """The examples as JSON, each with the reason why it does not work with a model, if any."""
+    return json_value(
+        [
+            {
+                "title": preset.title,
+                "point": preset.point,
+                "colour": preset.colour,
+                "spot": preset.spot._asdict(),
+                "reason": _reason(preset, lab, limits) if lab else "",
+            }
+            for preset in PRESETS
+        ]
+    )
+
+
+def _reason(preset: Preset, lab: Playground, limits: Limits) -> str:
+    """Why a model cannot run an example; empty if it can."""
+    try:
+        choices = [choice(card, lab) for card in cards_of(preset.cards, limits)]
+        lab.parse(preset.full_prompt, choices, **preset.shared)
+    except PlaygroundError as error:
+        return str(error)
+    return ""

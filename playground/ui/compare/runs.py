@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
-import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.errors import PlaygroundError
 from engine.run_control import RunControl
 from engine.settings import Limits
-from engine.trace import Trace, Update
+from engine.trace import Update
 from playground import Playground
 from playground.ui.shared.comparison import Column, Comparison, InheritedToken, RunRequest
-from playground.ui.shared.messages import FAILED, warn
+from playground.ui.shared.live_feed import Feed
+from playground.ui.shared.messages import FAILED
 from playground.ui.shared.throttle import batches, read_ahead
+from playground.ui.shared.turns import Turns
 
 REFRESH = 0.03  # seconds between two updates of a feed
-# Seconds between two values that go through Gradio: each takes the browser about 30 ms, however
-# small it is. In between, the browser requests the new lines of the feed.
-VALUE_INTERVAL = 1.0
-_REQUEST_WAIT = 10.0  # seconds such a request waits for new lines
 PATIENCE = 600.0  # seconds a paused run waits for its visitor
+LOST_WAIT = 30.0  # seconds a run goes on after its page lost the connection
+LEFT_WAIT = 5.0  # seconds a run goes on after its page was closed or reloaded
+
 _STOP_WAIT = 10.0  # seconds a run may take to stop
+
+_STATUS = {"playing": "Generating …", "paused": "Paused."}
 
 # Adds columns to a comparison and returns their updates; the control pauses and stops them.
 Start = Callable[[RunControl], Iterable[Update]]
@@ -33,29 +38,42 @@ Start = Callable[[RunControl], Iterable[Update]]
 FindFork = Callable[[Comparison, Playground], tuple[Column, Sequence[InheritedToken]]]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Running:
-    """Runs in progress."""
+    """Runs in progress, and whether a page reads them."""
 
     comparison: Comparison
     control: RunControl
-    updates: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
+    readers: int = 0
+    hidden: bool = False  # the page is in a hidden tab, which holds no connection
+    left: bool = False  # stopped because no page reads it
     ended: threading.Event = field(default_factory=threading.Event)
 
 
 class Runs:
     """The running and the stored comparisons of all visitors.
 
-    Comparisons are stored for a while after their visitor has left: a page that is reloaded gets
-    its comparison back by the feed's id, which cannot be guessed.
+    A page reads its comparison by the feed's id, which cannot be guessed. Comparisons are stored
+    for a while after their visitor has left, so that a page can be reloaded.
     """
 
-    def __init__(self, limits: Limits, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        turns: Turns,
+        *,
+        patience: float = PATIENCE,
+        lost_wait: float = LOST_WAIT,
+        left_wait: float = LEFT_WAIT,
+    ) -> None:
         self._limits = limits
+        self._turns = turns
         self._patience = patience
+        self._lost_wait = lost_wait
+        self._left_wait = left_wait
         self._running: dict[str, _Running] = {}  # by visitor
-        self._writing: dict[str, _Running] = {}  # by feed id, until the last line is written
-        self._current: dict[str, Comparison] = {}  # by visitor
+        self._writing: dict[str, _Running] = {}  # by feed id
+        self._current: dict[str, str] = {}  # feed id by visitor
         self._stored: dict[str, Comparison] = {}  # by feed id; the oldest first
 
     def is_running(self, visitor: str) -> bool:
@@ -63,63 +81,86 @@ class Runs:
         return visitor in self._running
 
     def comparison(self, visitor: str) -> Comparison | None:
-        """The comparison on the visitor's page."""
-        return self._current.get(visitor)
+        """The comparison on the visitor's page; None if there is none or it is no longer stored."""
+        return self._stored.get(self._current.get(visitor, ""))
 
     def stop(self, visitor: str) -> None:
-        """Stop the visitor's runs after the current step; their text is kept."""
+        """Stop the visitor's runs and wait for their end."""
         if running := self._running.get(visitor):
             running.control.stop()
-
-    def control(self, visitor: str, action: str) -> None:
-        """Pause or resume the visitor's runs, or let them take one step."""
-        running = self._running.get(visitor)
-        if running is None or action not in ("pause", "play", "step"):
-            return
-        getattr(running.control, action)()
-        running.comparison.feed.set_state("paused" if running.control.paused else "playing")
-        running.updates.put(None)  # sends the state now, not with the next token
-
-    def leave(self, visitor: str) -> None:
-        """Stop the runs of a visitor who has left the page."""
-        self.stop(visitor)
-        self._current.pop(visitor, None)
+            running.ended.wait(_STOP_WAIT)
 
     def show(self, visitor: str, comparison: Comparison) -> str:
         """Put a comparison on the visitor's page; returns the live view's value."""
-        self._store(visitor, comparison)
-        return comparison.feed.take(whole=True)
-
-    def _store(self, visitor: str, comparison: Comparison) -> None:
-        self._current[visitor] = comparison
+        self._current[visitor] = comparison.feed.id
         self._stored.pop(comparison.feed.id, None)
         self._stored[comparison.feed.id] = comparison
         for old in list(self._stored)[: -self._limits.boards]:
-            del self._stored[old]
+            self._stored.pop(old, None)
+        for other, feed in list(self._current.items()):
+            if feed not in self._stored:
+                self._current.pop(other, None)
+        return _value(feed=comparison.feed.id)
 
     def resume(self, visitor: str, feed: str) -> str | None:
-        """The live view's value for a page that was reloaded; None if nothing is stored.
-
-        Runs that are still in progress are stopped first: no event would send their tokens.
-        """
+        """The live view's value for a page that was reloaded; None if nothing is stored."""
         comparison = self._stored.get(feed)
         if comparison is None or self.is_running(visitor):
             return None
         if running := self._writing.get(feed):
-            running.control.stop()
-            running.ended.wait(_STOP_WAIT)
+            self._running[visitor] = running
         return self.show(visitor, comparison)
 
-    async def lines(self, request: Any) -> str:
-        """The lines of a feed that a page has not read; empty if the feed is not stored."""
-        if not isinstance(request, Mapping):
-            return ""
-        feed, start = str(request.get("feed")), request.get("from")
+    @contextmanager
+    def reading(self, feed: str) -> Iterator[Feed | None]:
+        """The feed with this id, or None, for a page that reads it.
+
+        Runs that no page reads any more are stopped after a while, except those of a hidden tab.
+        """
+        running, comparison = self._writing.get(feed), self._stored.get(feed)
+        if running is None:
+            yield comparison.feed if comparison else None
+            return
+        running.readers += 1
+        running.hidden = False
+        try:
+            yield running.comparison.feed
+        finally:
+            running.readers -= 1
+            self._stop_unread(running, self._lost_wait)
+
+    def _stop_unread(self, running: _Running, seconds: float) -> None:
+        """Stop runs after ``seconds`` unless a page reads them then."""
+
+        def check() -> None:
+            if running.readers == 0 and not running.hidden:
+                running.left = True
+                running.control.stop()
+
+        timer = threading.Timer(seconds, check)
+        timer.daemon = True
+        timer.start()
+
+    def command(self, feed: str, command: str) -> None:
+        """Do what a page requests: pause, play, step or stop, or let it hide or leave."""
         running = self._writing.get(feed)
-        comparison = running.comparison if running else self._stored.get(feed)
-        if comparison is None or type(start) is not int or start < 0:
-            return ""
-        return await comparison.feed.since(start, _REQUEST_WAIT if running else 0.0)
+        if running is None:
+            return
+        if command in ("pause", "play", "step"):
+            getattr(running.control, command)()
+            self._set_state(running)
+        elif command == "stop":
+            running.control.stop()
+        elif command == "hide":
+            running.hidden = True
+        elif command == "leave":
+            running.hidden = False
+            self._stop_unread(running, self._left_wait)
+
+    def _set_state(self, running: _Running) -> None:
+        state = "paused" if running.control.paused else "playing"
+        running.comparison.feed.set_state(state)
+        running.comparison.feed.set_status(_STATUS[state])
 
     def compare(
         self,
@@ -128,10 +169,10 @@ class Runs:
         requests: Callable[[], Sequence[RunRequest]],
         *,
         stepping: bool = False,
-    ) -> Iterator[str]:
-        """Run a comparison; yields the live view's values.
+    ) -> str | None:
+        """Start a comparison; returns the live view's value.
 
-        Closing the iterator stops the runs. Nothing happens if the visitor has runs in progress.
+        Nothing happens if the visitor has runs in progress.
         """
         comparison = Comparison(lab.model.name)
 
@@ -144,16 +185,15 @@ class Runs:
                 comparison.add(request)
             return updates
 
-        yield from self._run(visitor, comparison, start, stepping=stepping)
+        return self._start(visitor, comparison, start, stepping=stepping)
 
     def fork(
         self, find_lab: Callable[[str], Playground], visitor: str, find_fork: FindFork
-    ) -> Iterator[str]:
+    ) -> str | None:
         """Continue one of the visitor's columns from another token, in a new column."""
-        comparison = self._current.get(visitor)
+        comparison = self.comparison(visitor)
         if comparison is None:
-            warn("The server no longer stores these runs. Run them again to fork them.")
-            return
+            return _value(error="The server no longer stores these runs. Run them again.")
 
         def start(control: RunControl) -> Iterable[Update]:
             if len(comparison.columns) >= self._limits.columns:
@@ -168,78 +208,74 @@ class Runs:
             key = comparison.add(request, prefix, origin.key).key
             return (replace(update, run=key) for update in updates)
 
-        yield from self._run(visitor, comparison, start)
+        return self._start(visitor, comparison, start)
 
-    def _run(
+    def _start(
         self, visitor: str, comparison: Comparison, start: Start, *, stepping: bool = False
-    ) -> Iterator[str]:
+    ) -> str | None:
         running = _Running(comparison, RunControl(paused=stepping, timeout=self._patience))
         if self._running.setdefault(visitor, running) is not running:
-            return
-        feed = comparison.feed
-        self._writing[feed.id] = running
-        arrived: Iterator[list[Update]] = iter(())
+            return None
         try:
-            feed.set_status("Starting …")
-            yield feed.take()
             updates = start(running.control)
-            self._store(visitor, comparison)
-            feed.set_state("paused" if stepping else "playing")
-            feed.set_status("Generating …")
-            read_ahead(updates, running.updates)
-            arrived = batches(running.updates, REFRESH)
-            due = 0.0
-            for batch in arrived:
-                comparison.add_updates(batch)
-                # While runs are paused, the page requests no lines.
-                if running.control.paused or time.monotonic() >= due:
-                    yield feed.take()
-                    due = time.monotonic() + VALUE_INTERVAL
-            feed.set_status(_outcome(comparison.traces, running.control))
         except PlaygroundError as error:
-            warn(str(error))
+            self._forget(running)
+            return _value(error=str(error))
+        except Exception:
+            traceback.print_exc()
+            self._forget(running)
+            return _value(error=FAILED)
+        self._writing[comparison.feed.id] = running
+        self._set_state(running)
+        threading.Thread(target=self._write, args=(running, updates), daemon=True).start()
+        self._stop_unread(running, self._lost_wait)
+        return self.show(visitor, comparison)
+
+    def _write(self, running: _Running, updates: Iterable[Update]) -> None:
+        """Run, and append everything to the feed."""
+        comparison, control = running.comparison, running.control
+        feed = comparison.feed
+
+        def wait(ahead: int) -> None:
+            feed.set_status(f"Waiting: {ahead} other comparisons have to end first.")
+
+        try:
+            with self._turns.turn(lambda: control.stopped, wait):
+                arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
+                read_ahead(updates, arrived)
+                for batch in batches(arrived, REFRESH):
+                    comparison.add_updates(batch)
+            feed.set_status(_outcome(running))
+        except PlaygroundError as error:
             feed.set_status(str(error), error=True)
-        except GeneratorExit:
-            self._free(visitor, running)
-            # In a thread: the caller must not wait for the end of a forward pass.
-            threading.Thread(target=self._finish_unseen, args=(running, arrived)).start()
-            raise
         except Exception:
             traceback.print_exc()
             feed.set_status(FAILED, error=True)
-        self._free(visitor, running)
-        self._end(running)
-        yield feed.take()
-
-    def _finish_unseen(self, running: _Running, arrived: Iterable[list[Update]]) -> None:
-        """Store the last updates of runs whose page was closed."""
-        try:
-            for batch in arrived:
-                running.comparison.add_updates(batch)
-            running.comparison.feed.set_status(
-                "Stopped because the page was closed. The text so far is kept."
-            )
-        finally:
-            self._end(running)
-
-    def _free(self, visitor: str, running: _Running) -> None:
-        """Stop runs and let their visitor start others."""
-        running.control.stop()
-        if self._running.get(visitor) is running:  # not if other runs have taken their place
-            del self._running[visitor]
-
-    def _end(self, running: _Running) -> None:
-        """Write the last line of a feed."""
-        running.comparison.feed.set_state("over")
-        self._writing.pop(running.comparison.feed.id, None)
+        self._forget(running)
+        feed.set_state("over")
         running.ended.set()
 
+    def _forget(self, running: _Running) -> None:
+        """Let the visitors of runs that have ended start others."""
+        self._writing.pop(running.comparison.feed.id, None)
+        for visitor, other in list(self._running.items()):
+            if other is running:
+                self._running.pop(visitor, None)
 
-def _outcome(traces: Sequence[Trace], control: RunControl) -> str:
+
+def _value(**data: str) -> str:
+    """A value of the live view. Each differs from the last one, so that Gradio reports it."""
+    return json.dumps({**data, "id": uuid.uuid4().hex})
+
+
+def _outcome(running: _Running) -> str:
+    control, traces = running.control, running.comparison.traces
     failed = sum(trace.error is not None for trace in traces)
     if control.timed_out:
         waited = f"{control.timeout:,.0f} seconds"
         return f"Stopped after a pause of {waited}. The text so far is kept."
+    if running.left:
+        return "Stopped because the page was closed. The text so far is kept."
     if any(trace.stop.rule == "cancelled" for trace in traces):
         return "Stopped. The text so far is kept."
     seconds = max((trace.seconds for trace in traces), default=0.0)

@@ -19,9 +19,8 @@ from playground.ui.compare.form import Actions, Form
 from playground.ui.compare.runs import Runs
 from playground.ui.shared import browser
 from playground.ui.shared.comparison import Comparison
-from playground.ui.shared.events import EVERY, LATEST, QUICK, Updates, visitor
+from playground.ui.shared.events import EVERY, LATEST, QUICK, Updates, event_data, visitor
 from playground.ui.shared.figures import FigureTab
-from playground.ui.shared.gradio_internals import event_payload
 from playground.ui.shared.messages import shows_errors
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.pages import COMPARE, App, Pages
@@ -155,7 +154,7 @@ def _connect_figures(tabs: Tabs, app: App, runs: Runs, actions: Actions, live: g
 
     def pin(event: gr.EventData, request: gr.Request) -> Updates:
         comparison = runs.comparison(visitor(request))
-        position = event_payload(event).get("at")
+        position = event_data(event, "at")["at"]
         if comparison is not None:
             valid = type(position) is int and position >= 0
             comparison.position = position if valid else None

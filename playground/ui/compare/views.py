@@ -6,9 +6,6 @@ and reaches the page as text content only.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import gradio as gr
 
 from playground.ui import assets
@@ -17,28 +14,38 @@ _LIVE_STYLES = (
     *("compare/web/live_view.css", "compare/web/columns.css", "compare/web/cards.css"),
     *("compare/web/candidate_card.css", "compare/web/playback.css"),
 )
-_LIVE_EVENTS = ("begun", "over", "forked", "edited", "paced", "pinned")
+_LIVE_EVENTS = ("started", "over", "forked", "edited", "pinned")
+STOP = assets.listener("compare/web/feed_stream.js", "stopRuns")  # stops the runs on the page
 
 
-def live_columns(request_lines: Callable[[Any], Awaitable[str]]) -> gr.HTML:
-    """The columns of tokens; the value is what `Feed.take` returns.
+def live_columns() -> gr.HTML:
+    """The columns of tokens; the value is what `Runs.compare` returns.
 
-    The browser calls ``request_lines`` for lines it has not read. Events: ``begun`` when runs
-    start; ``over`` when all have ended; ``forked``, ``edited``, ``paced`` and ``pinned`` for what
-    the visitor does.
+    Events: ``started`` when runs start; ``over`` when all have ended; ``forked``, ``edited`` and
+    ``pinned`` for what the visitor does.
     """
-
-    async def more(request: Any) -> str:  # a named function, because Gradio sets attributes on it
-        return await request_lines(request)
-
     return gr.HTML(
         value="",
-        server_functions=[more],
         html_template=assets.text("compare/web/live_view.html"),
         css_template=assets.text(*_LIVE_STYLES),
         js_on_load=assets.mount("compare/web/live_view.js", *_LIVE_EVENTS),
         apply_default_css=False,
         elem_id="live",
+    )
+
+
+def preset_chips(value: str) -> gr.HTML:
+    """The examples; the value is what `presets.listing` returns.
+
+    Event: ``chosen`` with the ``index`` of an example.
+    """
+    return gr.HTML(
+        value=value,
+        html_template=assets.text("compare/web/presets.html"),
+        css_template=assets.text("compare/web/presets.css"),
+        js_on_load=assets.mount("compare/web/presets.js", "chosen"),
+        apply_default_css=False,
+        elem_id="presets",
     )
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from urllib.parse import quote
+from collections.abc import Mapping
 
 import gradio as gr
 
 from playground.ui import assets
-from playground.ui.shared import gradio_internals
+from playground.ui.shared.html import json_value
 
 _SCRIPT = "compare/web/page_state.js"
 
@@ -28,11 +28,6 @@ def tab_opened(tab: str) -> str:
 def page_opened(page: str) -> str:
     """The script that reports the open page; the listener's input is the open tab of the dock."""
     return assets.listener(_SCRIPT, "openPage", page)
-
-
-def background(measure: str) -> str:
-    """The script that shows a measure as the background of the tokens."""
-    return assets.listener(_SCRIPT, "markBackground", measure)
 
 
 def component() -> gr.HTML:
@@ -56,7 +51,6 @@ def store(**state: str) -> str:
     return json.dumps({"keep": state})
 
 
-def download(text: str, name: str) -> str:
-    """The component's value that saves a text as a file."""
-    address = f"gradio_api/file={quote(gradio_internals.save_file(text, name))}"
-    return json.dumps({"save": {"url": address, "name": name}, "once": uuid.uuid4().hex})
+def download(files: Mapping[str, str]) -> str:
+    """The component's value that saves texts as files, by name."""
+    return json_value({"save": files, "once": uuid.uuid4().hex})

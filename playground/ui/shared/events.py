@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 import gradio as gr
 from gradio.blocks import Block
 
+from engine.errors import PlaygroundError
+
 T = TypeVar("T")
 
 Values = Mapping[Block, Any]  # by component, as Gradio passes a set of inputs
@@ -27,20 +29,19 @@ QUICK: dict[str, Any] = {**QUIET, "concurrency_limit": None}
 # By default Gradio drops an event while an earlier one of the same listener is pending.
 EVERY: dict[str, Any] = {**QUICK, "trigger_mode": "multiple"}
 LATEST: dict[str, Any] = {**QUICK, "trigger_mode": "always_last"}
-# For generation: all runs share the page's default limit, also those started through the API. A
-# click right after a run's last token counts even if Gradio has not processed that run's end yet;
-# `Runs` rejects a second run of the same visitor.
-GENERATION: dict[str, Any] = {
-    **QUIET,
-    "concurrency_limit": "default",
-    "concurrency_id": "model",
-    "trigger_mode": "multiple",
-}
 
 
 def visitor(request: gr.Request) -> str:
     """The session of the visitor who triggered an event."""
     return str(request.session_hash)
+
+
+def event_data(event: gr.EventData, *names: str) -> dict[str, Any]:
+    """What a script of the page sent with an event; it may be forged. A missing value is None."""
+    try:
+        return {name: getattr(event, name, None) for name in names}
+    except TypeError as error:
+        raise PlaygroundError("the page sent an invalid event; reload it") from error
 
 
 def always(value: str) -> Callable[[], str]:

@@ -5,17 +5,12 @@ Each function says why it is needed and what to do when Gradio changes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
-from gradio.processing_utils import save_bytes_to_cache
-from gradio.utils import get_function_description, get_upload_folder
-
-from engine.errors import PlaygroundError
+from gradio.utils import get_function_description
 
 
 def set_queue_interval(page: gr.Blocks, seconds: float) -> None:
@@ -26,29 +21,6 @@ def set_queue_interval(page: gr.Blocks, seconds: float) -> None:
     """
     # private: gr.Blocks._queue.sleep_when_free
     page._queue.sleep_when_free = seconds
-
-
-def event_payload(event: gr.EventData) -> Mapping[str, Any]:
-    """What a script of the page sent with an event. It may have been forged.
-
-    Why: `gr.EventData` gives attribute access only, which fails for a missing key.
-    If it changes: read the keys with ``getattr(event, key, None)``.
-    """
-    # private: gr.EventData._data
-    if not isinstance(event._data, Mapping):
-        raise PlaygroundError("the page sent an invalid event; reload it")
-    return event._data
-
-
-def save_file(text: str, name: str, component: Component | None = None) -> str:
-    """Write a file that Gradio serves, and deletes after a while; returns its path.
-
-    Why: Gradio serves files from its own folders only, and cleans up only those.
-    If it changes: write to a folder that is passed as ``allowed_paths`` to `launch`.
-    """
-    # private: gradio.processing_utils.save_bytes_to_cache, gradio.utils.get_upload_folder
-    folder = component.GRADIO_CACHE if component else get_upload_folder()
-    return str(Path(save_bytes_to_cache(text.encode(), name, folder)))
 
 
 def describe_arguments(page: gr.Blocks, endpoint: Dependency, function: Any) -> None:

@@ -44,14 +44,14 @@ class Jobs:
         if stop := self._running.get(visitor):
             stop.set()
 
-    def connect_stop(self, button: gr.Button, page: gr.Blocks) -> None:
-        """Stop a visitor's job when they press the button or leave the page."""
+    def connect_stop(self, button: gr.Button) -> None:
+        """Stop a visitor's job when they press the button. One whose page was closed stops too:
+        Gradio then closes the iterator of `run`."""
 
         def stop(request: gr.Request) -> None:
             self.stop(visitor(request))
 
         button.click(stop, None, None, queue=False)
-        page.unload(stop)
 
     def run(self, visitor: str, work: Work, refresh: float = REFRESH) -> Iterator[list[Any]]:
         """Run ``work`` in a thread; yield what it reports, in batches.

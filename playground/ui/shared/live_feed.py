@@ -1,7 +1,6 @@
 """The live feed: runs as lines of JSON, which the live view reads while they are written.
 
-A value of the live view holds the lines since the last one. A browser that missed a value, or does
-not want to wait for the next, requests the lines it has not read.
+A feed keeps its lines. A page that was reloaded or lost its connection reads on from any of them.
 
 Token text is untrusted: it travels inside JSON strings, and scripts insert it as text content.
 """
@@ -10,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from engine.trace import Candidate, Distribution, Step, Stop, Trace, Update
 from playground import metrics
 
-_POLL = 0.01  # seconds between two checks for new lines
 _CANDIDATES = 12  # sent of a distribution
 _CUT_CANDIDATES = 6  # sent at least of those that were cut, if there are that many
 _NOTE_CHARACTERS = 80  # longer notes are not sent: they are for the figures
@@ -34,17 +32,18 @@ _STOP_RULES = {
 
 
 class Feed:
-    """The lines of one comparison, and how many of them the page has received."""
+    """The lines of one comparison. Threads append to them while the server's event loop reads."""
 
     def __init__(self) -> None:
         self.id = uuid.uuid4().hex
         self._lines: list[str] = []
-        self._sent = 0
         self._runs: dict[int, _Encoder] = {}
+        self._over = False
+        self._readers: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 
     def set_status(self, text: str, *, error: bool = False) -> None:
         """Set the status line."""
-        self._append({"say": text, "error": error})
+        self._append({"status": text, "error": error})
 
     def add_column(self, key: int, head: Mapping[str, Any]) -> None:
         """Start a column."""
@@ -57,41 +56,52 @@ class Feed:
         for update in updates:
             before = merged.get(update.run)
             merged[update.run] = _merge(before, update) if before else update
-        # In one assignment: a request in between would get some of the columns only.
-        self._lines += [
-            _line({"run": key, **self._runs[key].update(merged[key])}) for key in sorted(merged)
-        ]
+        # Together: a reader would otherwise get some of the columns only.
+        self._append(
+            *({"run": key, **self._runs[key].update(merged[key])} for key in sorted(merged))
+        )
 
     def set_state(self, state: str) -> None:
         """Set the state of the runs: "playing", "paused" or "over"."""
-        self._append({"pace": state})
+        self._lines.append(_line({"state": state}))
+        self._over = state == "over"  # after the line: a reader that sees this has the last line
+        self._wake()
 
-    def _append(self, data: Mapping[str, Any]) -> None:
-        self._lines.append(_line(data))
+    def _append(self, *data: Mapping[str, Any]) -> None:
+        self._lines += map(_line, data)
+        self._wake()
 
-    def take(self, *, whole: bool = False) -> str:
-        """The lines that were not sent yet, or all, after a line that says where they start."""
-        start = 0 if whole else self._sent
-        self._sent = len(self._lines)
-        return self._from(start)
+    def _wake(self) -> None:
+        for loop, arrived in tuple(self._readers):
+            loop.call_soon_threadsafe(arrived.set)
 
-    async def since(self, start: int, seconds: float) -> str:
-        """The lines from ``start`` on; if there are none, wait up to ``seconds`` for some."""
-        until = time.monotonic() + seconds
-        while len(self._lines) <= start and time.monotonic() < until:
-            await asyncio.sleep(_POLL)
-        # `take` need not send them again: if this answer is lost, the page requests them again.
-        self._sent = max(self._sent, len(self._lines))
-        return self._from(start)
+    async def read(self, start: int, patience: float) -> AsyncIterator[list[str]]:
+        """Yield the lines from ``start`` on as they arrive, until the runs are over.
 
-    def _from(self, start: int) -> str:
-        return "\n".join([json.dumps({"feed": self.id, "from": start}), *self._lines[start:]])
+        An empty list is yielded if nothing arrives for ``patience`` seconds.
+        """
+        arrived = asyncio.Event()
+        reader = (asyncio.get_running_loop(), arrived)
+        self._readers.add(reader)
+        try:
+            while True:
+                arrived.clear()
+                over = self._over
+                lines = self._lines[start:]
+                if not lines and over:
+                    return
+                if not lines:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(arrived.wait(), patience)
+                    lines = self._lines[start:]
+                start += len(lines)
+                yield lines
+        finally:
+            self._readers.discard(reader)
 
 
 def _line(data: Mapping[str, Any]) -> str:
-    line = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    # Gradio logs a warning for a value with a script tag; in JSON, \u003c is the same character.
-    return line.replace("<", "\\u003c")
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _merge(first: Update, second: Update) -> Update:

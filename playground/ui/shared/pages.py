@@ -19,6 +19,7 @@ from playground.ui.shared.comparison import Comparison
 from playground.ui.shared.events import Event, Updates, Values
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.model_picker import ModelPicker
+from playground.ui.shared.turns import Turns
 
 COMPARE = "compare"  # the id of the page with the columns
 
@@ -32,6 +33,7 @@ class App:
     limits: Limits
     model: ModelPicker
     browser: gr.HTML  # the hidden component of `shared.browser`
+    turns: Turns
 
 
 @dataclass(frozen=True)

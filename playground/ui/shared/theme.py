@@ -10,10 +10,12 @@ from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
+from starlette.routing import Route
 
 from playground.ui import assets
 from playground.ui.shared.addresses import PageAddresses
 from playground.ui.shared.event_streams import EventStreams
+from playground.ui.shared.heartbeat import NoHeartbeat
 
 _STYLES = ("shared/web/page.css", "shared/web/accessibility.css")
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
@@ -21,17 +23,23 @@ _MONO = ("ui-monospace", "Consolas", "DejaVu Sans Mono", "monospace")
 _RED, _DARK_RED = "#dc2626", "#b91c1c"
 
 
-def theme_options(styles: Sequence[str], paths: Sequence[str]) -> dict[str, Any]:
-    """The arguments of `launch` for theme, styles, scripts and addresses; ``styles`` and ``paths``
-    are those of pages."""
+def theme_options(
+    styles: Sequence[str], paths: Sequence[str], routes: Sequence[Route]
+) -> dict[str, Any]:
+    """The arguments of `launch` for theme, styles, scripts, addresses and routes; ``styles`` and
+    ``paths`` are those of pages."""
     return {
         "theme": _theme(),
         "css_paths": [assets.path(name) for name in (*_STYLES, *styles)],
         "js": assets.listener("shared/web/fields.js", "improveFields"),
         "head": assets.preloads(),
         "app_kwargs": {
-            "routes": [assets.route()],
-            "middleware": [Middleware(EventStreams), Middleware(PageAddresses, paths=paths)],
+            "routes": [assets.route(), *routes],
+            "middleware": [
+                Middleware(NoHeartbeat),
+                Middleware(EventStreams),
+                Middleware(PageAddresses, paths=paths),
+            ],
         },
     }
 

@@ -18,7 +18,7 @@ class End(NamedTuple):
 def batches(items: queue.SimpleQueue[Any], seconds: float) -> Iterator[list[Any]]:
     """Yield what has arrived, at most every ``seconds``, until an `End` arrives.
 
-    The first batch is yielded at once. A None in the queue causes a batch, if need be an empty one.
+    The first batch is yielded at once.
     """
     due = 0.0
     while True:
@@ -29,7 +29,7 @@ def batches(items: queue.SimpleQueue[Any], seconds: float) -> Iterator[list[Any]
             arrived.append(items.get())
         end = next((item for item in arrived if isinstance(item, End)), None)
         if batch := [item for item in arrived if not isinstance(item, End)]:
-            yield [item for item in batch if item is not None]
+            yield batch
         if end:
             if end.error:
                 raise end.error

@@ -154,7 +154,7 @@ class SpeculativePage:
         listener = _start(controls, work, app.labs, app.model.loaded)
         inputs = {*self.linked_form.inputs, app.model.loaded, *fields}
         controls.start[0].click(listener, inputs, [*controls.outputs, *outputs], **JOB)
-        jobs.connect_stop(controls.stop, app.blocks)
+        jobs.connect_stop(controls.stop)
 
     def _connect_details(self) -> None:
         """Connect what is shown after a race."""

@@ -90,7 +90,7 @@ class AttackSection:
         shown = [*self.controls.outputs, self.table, self.text]
         attack_button.click(start_attack, self.inputs, shown, **JOB)
         curve_button.click(start_curve, self.inputs, [*self.controls.outputs, self.plot], **JOB)
-        jobs.connect_stop(self.controls.stop, self.app.blocks)
+        jobs.connect_stop(self.controls.stop)
 
 
 class Outcome(NamedTuple):

@@ -89,7 +89,7 @@ class CalibrateSection:
             def save(found: Calibration | None) -> str:
                 if found is None:
                     raise PlaygroundError("run a calibration first")
-                return browser.download(make(found), name)
+                return browser.download({name: make(found)})
 
             return save
 
@@ -101,7 +101,7 @@ class CalibrateSection:
         done.then(self._show, self.result, shown, **QUICK)
         fields = [self.bias, self.ratio, self.biases]
         self.scheme.input(show_scheme, self.scheme, fields, **QUICK)
-        jobs.connect_stop(self.controls.stop, app.blocks)
+        jobs.connect_stop(self.controls.stop)
         for button, make, name in (
             (self.csv, Calibration.to_csv, "calibration.csv"),
             (self.json, Calibration.to_json, "calibration.json"),

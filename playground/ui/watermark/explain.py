@@ -13,9 +13,8 @@ import strategies
 from engine.errors import PlaygroundError
 from engine.trace import Trace
 from playground.ui.shared.comparison import Comparison, strategy_title
-from playground.ui.shared.events import EVERY, LATEST, QUICK, Updates
+from playground.ui.shared.events import EVERY, LATEST, QUICK, Updates, event_data
 from playground.ui.shared.figures import FigurePlaces, figure_places
-from playground.ui.shared.gradio_internals import event_payload
 from playground.ui.shared.pages import App, ComparisonEvents
 from playground.ui.watermark import texts
 from playground.watermarks.green_list_step import GreenListStep, explain, watermark_of
@@ -75,7 +74,7 @@ class ExplainSection:
         def pinned(
             page: str, section: str, key: str, event: gr.EventData, request: gr.Request
         ) -> Updates:
-            current, position = comparison.current(request), event_payload(event).get("at")
+            current, position = comparison.current(request), event_data(event, "at")["at"]
             if current is None or not is_open(page, section):
                 return nothing
             valid = type(position) is int and position >= 0

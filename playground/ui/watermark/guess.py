@@ -91,7 +91,7 @@ class GuessSection:
         self.controls.start[0].click(
             start, [self.bias, app.model.loaded], [*self.controls.outputs, *outputs], **JOB
         )
-        jobs.connect_stop(self.controls.stop, app.blocks)
+        jobs.connect_stop(self.controls.stop)
         states = [self.round, self.score]
         texts = [self.controls.progress, self.verdict, self.score_text]
         for side, button in enumerate(self.guesses):

@@ -168,6 +168,12 @@ def running(page):
         yield
 
 
+def refused(page, words):
+    """Press Run, and wait for a message with this text instead of a run."""
+    page.click("#run")
+    page.wait_for_selector(f"#live .status.error >> text={words}")
+
+
 @contextmanager
 def over(page):
     """Wait at the end of the block for the end of the run that was started in it."""
@@ -179,7 +185,7 @@ def over(page):
 
 def ready(page):
     """Wait until Run is enabled and the strategies of the model are known."""
-    page.wait_for_selector("#run:not([disabled])", timeout=120_000)
+    page.wait_for_selector("#run:not([disabled])", state="attached", timeout=120_000)
     page.wait_for_function("document.querySelector('#catalog') !== null")
     wait(lambda: cards(page, "catalog") is not None)
 
@@ -223,6 +229,15 @@ def override(page, index, name, value):
     with editing(page, index) as card:
         page.select_option(f"{card}-override", name)
         page.fill(f"{card}-{name}", str(value))
+
+
+def fill_preset(page, title):
+    """Choose an example, which runs at once, and stop it."""
+    page.get_by_role("button", name=title).click()
+    page.wait_for_selector("#presets .point")
+    page.wait_for_selector("#stop:not([disabled])")
+    with over(page):
+        page.click("#stop")
 
 
 def remove_card(page, index):

@@ -29,7 +29,7 @@ from engine.trace import (
 )
 from engine.trie.backends import BackendStatus
 from playground import generation_configs as configs
-from playground.ui.page import build, launch_options
+from playground.ui.page import build
 from playground.ui.shared.model_loading import Labs
 from strategies import find, registered
 
@@ -235,6 +235,9 @@ class Lab:
         id, settings = choice
         return configs.configured(GenerationConfig(), find(id), settings)
 
+    def parse(self, prompt, choices, **shared):
+        """Every request is valid."""
+
     def stream(self, prompt, runs, *, stop=None, **shared):
         if prompt == "broken":
             raise RuntimeError("a bug")
@@ -273,7 +276,7 @@ def main():
             time.sleep(0.05)
 
     page = build(Labs(["toy"], load), Limits())
-    page.launch(server_port=port, run_history=False, quiet=True, **launch_options())
+    page.launch(server_port=port, run_history=False, quiet=True)
 
 
 if __name__ == "__main__":

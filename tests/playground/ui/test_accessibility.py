@@ -14,9 +14,12 @@ from tests.playground.ui.browsing import (
     cards,
     column,
     editing,
+    fill_preset,
     length,
     opened,
+    over,
     ready,
+    refused,
     running,
     text_of,
     wait,
@@ -48,8 +51,7 @@ def folder():
 
 def preset(page, title, tokens):
     """Fill the form with an example, and run it shorter."""
-    page.get_by_role("button", name=title).click()
-    page.locator("#point p").wait_for()
+    fill_preset(page, title)
     length(page, tokens)
 
 
@@ -86,12 +88,8 @@ def _form_states(page):
         yield "settings"
     prompt = page.input_value("#prompt textarea")
     page.fill("#prompt textarea", "")
-    page.click("#run")
-    page.wait_for_selector(".toast-body")
-    page.wait_for_selector("#live .status.error")
+    refused(page, "the prompt is empty")
     yield "error"
-    page.evaluate("document.querySelectorAll('.toast-close').forEach(button => button.click())")
-    page.wait_for_selector(".toast-body", state="detached")
     page.fill("#prompt textarea", prompt)
     ready(page)
 
@@ -143,9 +141,7 @@ def _tab_states(page):
     page.wait_for_function("document.querySelector('#link :is(input, textarea)').value.length > 9")
     page.get_by_role("button", name="Generation configs").click()
     page.wait_for_selector("#changes td")
-    page.click("#save")
-    page.wait_for_selector("#saved a[href]")
-    yield "take"
+    yield "export"
 
 
 def _figure_states(page):
@@ -422,8 +418,12 @@ def test_a_run_is_set_up_stepped_and_played_by_keyboard(browser, address):
         ready(page)
         walk_to(page, "#presets button", "Certain and uncertain steps")
         press(page, "Enter")
-        page.locator("#point p").wait_for()
+        page.locator("#presets .point").wait_for()
         wait(lambda: len(cards(page)) == 2)
+        page.wait_for_selector("#stop:not([disabled])")
+        with over(page):
+            walk_to(page, "#stop")
+            press(page, "Enter")
         _choose_a_strategy(page)
         back_to(page, "#shared-max_new_tokens input[type=number]")
         write(page, "5")

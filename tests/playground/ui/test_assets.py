@@ -47,8 +47,8 @@ def test_addresses_are_relative_to_the_page():
 
 
 def test_mount_names_its_events_in_quotes_for_gradio():
-    script = assets.mount("compare/web/live_view.js", "begun", "over")
-    assert '"begun"' in script and '"over"' in script
+    script = assets.mount("compare/web/live_view.js", "started", "over")
+    assert '"started"' in script and '"over"' in script
 
 
 def test_unknown_module_is_refused():

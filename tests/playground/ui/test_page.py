@@ -10,10 +10,11 @@ from tests.playground.ui.browsing import (
     editing,
     figures,
     opened,
+    over,
     ready,
+    refused,
     remove_card,
     running,
-    said,
     set_card,
     set_strategy,
     states,
@@ -187,9 +188,7 @@ def test_invalid_input_shows_a_message_and_changes_nothing(ran, field, value, wo
     good = page.input_value(field)
     page.fill(field, value)
     page.keyboard.press("Tab")
-    run(page)
-    page.wait_for_selector(f"#live .status.error >> text={words}")
-    said(page, words)
+    refused(page, words)
     assert [text_of(page, index) for index in range(3)] == before
     assert page.input_value(field) == value
     assert page.input_value("#shared-max_new_tokens input[type=number]") == "8"
@@ -209,9 +208,7 @@ def test_an_invalid_setting_of_a_column_shows_a_message_and_is_kept(ran, name, v
     page = ran
     before = [text_of(page, index) for index in range(3)]
     set_card(page, 2, **{name: value})
-    run(page)
-    page.wait_for_selector(f"#live .status.error >> text={words}")
-    said(page, words)
+    refused(page, words)
     assert [text_of(page, index) for index in range(3)] == before
     assert page.locator("#live .next:visible").inner_text().startswith("Next run: sample · ")
     with editing(page, 2) as card:
@@ -278,14 +275,35 @@ def test_the_number_of_cards_is_limited(form):
         assert page.locator(f"{card}-duplicate").is_disabled()
 
 
-def test_a_preset_fills_the_form(form):
+def test_a_preset_fills_the_form_and_runs_at_once(form):
     page = form
-    for preset in PRESETS:
-        page.get_by_role("button", name=preset.title).click()
-        page.wait_for_selector(f"#point >> text={preset.point[:30]}")
+    point = page.locator("#presets .point")
+    for preset in PRESETS:  # each stops the one before
+        chip = page.get_by_role("button", name=preset.title)
+        chip.click()
+        wait(lambda preset=preset: point.inner_text() == preset.point)
+        assert page.locator("#presets [aria-pressed=true]").all_inner_texts() == [preset.title]
         wait(lambda preset=preset: page.input_value("#prompt textarea") == preset.prompt)
         names = [strategy for strategy, _ in preset.cards]
         wait(lambda names=names: [card["strategy"] for card in cards(page)] == names)
+        page.wait_for_selector("#stop:not([disabled])")
+    with over(page):
+        page.click("#stop")
+    page.locator("#prompt textarea").press_sequentially(" on")
+    point.wait_for(state="hidden")  # the sentence holds for the example only
+    assert page.locator("#presets [aria-pressed=true]").count() == 0
+
+
+def test_a_preset_outlines_what_its_sentence_speaks_of(form):
+    page = form
+    with over(page):
+        page.get_by_role("button", name="Same seed, one setting changed").click()
+    page.wait_for_selector("#live .spot")
+    [spot] = page.locator(".spot").all()
+    preset = next(preset for preset in PRESETS if preset.spot.token is not None)
+    token = column(page, preset.spot.column).locator(".token").nth(preset.spot.token)
+    assert spot.inner_text() == token.inner_text()
+    assert page.locator("#tabs [role=tab][aria-selected=true]").inner_text() == "Charts"
 
 
 def test_on_a_phone_columns_are_stacked_and_fit_the_screen(browser, address):

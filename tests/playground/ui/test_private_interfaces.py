@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import gradio as gr
 import pytest
-from gradio import processing_utils, utils
-from gradio.components import Component
+from gradio import routes, utils
 from gradio.queueing import Queue
+from gradio.route_utils import API_PREFIX
 
+from playground.ui.shared import event_streams, heartbeat
 from tests.engine.test_private_interfaces import rows
 
 
@@ -19,13 +20,10 @@ def queue_interval() -> None:
     assert "self._queue" in inspect.getsource(gr.Blocks)
 
 
-def event_data() -> None:
-    assert gr.EventData(None, {"at": 3})._data == {"at": 3}
-
-
-def files() -> None:
-    assert callable(processing_utils.save_bytes_to_cache) and utils.get_upload_folder()
-    assert hasattr(Component, "GRADIO_CACHE") or gr.Textbox().GRADIO_CACHE
+def client_addresses() -> None:
+    source = inspect.getsource(routes)
+    for address in (event_streams._SUBMIT, event_streams._RESULTS, heartbeat._HEARTBEAT):
+        assert f'("{address.removeprefix(API_PREFIX)}' in source, address
 
 
 def description() -> None:
@@ -42,8 +40,7 @@ def description() -> None:
 
 CHECKS: dict[str, Callable[[], None]] = {
     "Blocks._queue.sleep_when_free": queue_interval,
-    "EventData._data": event_data,
-    "processing_utils.save_bytes_to_cache": files,
+    "/gradio_api/queue/join": client_addresses,
     "utils.get_function_description": description,
 }
 

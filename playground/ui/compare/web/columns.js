@@ -118,7 +118,7 @@ export class Column {
 
   /** @param {boolean} animated */
   update(animated) {
-    const state = store.pace === "paused" && !this.run.end ? "paused" : this.run.state;
+    const state = store.state === "paused" && !this.run.end ? "paused" : this.run.state;
     if (this.root.dataset.state !== state) {
       this.state.textContent = state;
       this.root.dataset.state = state;

@@ -9,7 +9,7 @@ import { store } from "./store.js";
 
 /** Why a column cannot be forked now; empty if it can. */
 export const forkBlocked = () =>
-  store.pace === "over" ? "" : "The runs are still in progress. Press Stop first, then continue from here.";
+  store.state === "over" ? "" : "The runs are still in progress. Press Stop first, then continue from here.";
 
 /**
  * Where a fork left its origin: "at token 9: ‘␣cats’ instead of ‘␣dog’".

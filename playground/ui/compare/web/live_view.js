@@ -6,6 +6,7 @@ import { CandidateCard } from "./candidate_card.js";
 import { CardHead, closeOnOutsideClick } from "./card_head.js";
 import { cards } from "./cards.js";
 import { Column, discarded } from "./columns.js";
+import { command, stream } from "./feed_stream.js";
 import { Forks } from "./forks.js";
 import { Legend } from "./legend.js";
 import { Playback } from "./playback.js";
@@ -18,7 +19,6 @@ import { store } from "./store.js";
 /** @typedef {import("./store.js").Step} Step */
 
 const MOST_ANIMATED = 4; // columns; more of them change without animations
-const RETRY = 1000; // ms until a failed request is repeated
 const COLUMN_WIDTH = 272; // px with its gap
 
 class LiveView {
@@ -37,15 +37,14 @@ class LiveView {
     /** @type {[Column, Step[]][]} discarded drafts to show then */
     this.discarded = [];
     this.frame = 0;
-    this.pace = store.pace; // as last reported to Python
+    this.state = store.state; // as last reported to Python
     this.reporting = false;
     this.reported = store.cursor.at;
     this.cursorTimer = 0;
-    this.requesting = false;
     this.place = part(this.element, "columns");
     this.status = part(this.element, "status");
     this.legend = new Legend(part(this.element, "legend"));
-    this.playback = new Playback(this.element, (command) => component.trigger("paced", { do: command }));
+    this.playback = new Playback(this.element, command);
     this.forks = new Forks(part(this.element, "forks"), this.columns, {
       balance: () => this.balance(),
       onEdit: (column, lead, text) => component.trigger("edited", { column: column.run.key, lead, text }),
@@ -343,10 +342,9 @@ class LiveView {
     } else if (change.kind === "marks") {
       for (const column of this.columns.values()) column.repaint();
       this.#refreshLegend();
-    } else if (change.kind === "pace") {
+    } else if (change.kind === "state") {
       this.updateSoon(this.columns.values());
-      if (store.pace === "playing") this.request();
-      if (!this.reporting) queueMicrotask(() => this.#reportPace()); // one update may change it several times
+      if (!this.reporting) queueMicrotask(() => this.#reportState()); // one update may change it several times
       this.reporting = true;
     } else if (change.kind === "status") {
       this.status.textContent = change.text;
@@ -376,43 +374,29 @@ class LiveView {
     this.discarded.push([column, [...column.run.steps.values()].filter((step) => step.notes.round === round)]);
   }
 
-  #reportPace() {
+  #reportState() {
     this.reporting = false;
     this.update();
     this.card.refresh();
     const { trigger } = this.component;
-    if (store.pace === "over") {
+    if (store.state === "over") {
       this.element.dataset.over = `${store.feed}:${store.read}`;
       trigger("over");
-    } else if (this.pace === "over") {
+    } else if (this.state === "over") {
       this.playback.replay(false);
       if (store.cursor.replay) store.select(null);
-      trigger("begun");
+      trigger("started");
     }
-    this.pace = store.pace;
+    this.state = store.state;
   }
 
-  // --- the feed -------------------------------------------------------------------------------------
-
-  /**
-   * Requests lines that the store has not read: while the runs play, because updates through Gradio pass
-   * all components of the page, and when a busy browser has missed an update.
-   */
-  async request() {
-    if (this.requesting) return;
-    this.requesting = true;
-    do {
-      const { feed, read } = store;
-      const lines = await this.component.server.more({ feed, from: read }).catch(() => null);
-      if (lines === "") break; // the server has forgotten the feed
-      if (lines === null) await new Promise((resume) => setTimeout(resume, RETRY));
-      else if (feed === store.feed) store.receive(lines);
-    } while (store.pace === "playing" && this.element.isConnected);
-    this.requesting = false;
-  }
-
+  /** Reads what Python sent: the feed of runs that have started, or why they have not. */
   read() {
-    if (!store.receive(this.component.props.value)) this.request();
+    const { value } = this.component.props;
+    if (!value) return;
+    const { feed, error } = JSON.parse(value);
+    if (error) store.setStatus({ text: error, error: true });
+    else stream.open(feed);
   }
 }
 

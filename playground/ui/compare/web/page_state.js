@@ -7,6 +7,7 @@ import { store } from "./store.js";
 /** @typedef {import("../../shared/web/dom.js").Component} Component */
 
 const KEY = "decoding-playground";
+const SAVE_TIME = 60_000; // ms in which the browser asks where to save a file
 const IDLE = 1000; // ms without input after which Python reads the form
 const CHECK_INTERVAL = 3000; // ms between two checks for a restarted server
 const RESTARTED = "The server restarted. Reload this page to continue: your settings are kept; results are gone.";
@@ -79,12 +80,15 @@ function runWhenReady() {
   }, 200);
 }
 
-/** @param {{ url: string, name: string }} file */
-function download({ url, name }) {
-  const anchor = document.createElement("a");
-  anchor.href = url;
-  anchor.download = name;
-  anchor.click();
+/** @param {Record<string, string>} files texts by name */
+function download(files) {
+  for (const [name, text] of Object.entries(files)) {
+    const anchor = document.createElement("a");
+    anchor.href = URL.createObjectURL(new Blob([text]));
+    anchor.download = name;
+    anchor.click();
+    setTimeout(() => URL.revokeObjectURL(anchor.href), SAVE_TIME);
+  }
 }
 
 // A restarted server does not know this page, and Gradio notices only if an event is running.
@@ -171,9 +175,4 @@ export function openPage(page, tab) {
   store.openPage(page);
   showAddress();
   return [tab];
-}
-
-/** @param {string} background */
-export function markBackground(background) {
-  store.setMarks({ background });
 }

@@ -4,7 +4,7 @@ import { button, closest, make, part, svg } from "../../shared/web/dom.js";
 import { store } from "./store.js";
 
 /** @typedef {"start" | "back" | "play" | "step" | "end"} Action */
-/** @typedef {"playing" | "paused" | "over"} Pace */
+/** @typedef {"playing" | "paused" | "over"} RunState */
 
 /**
  * @typedef {object} Effect
@@ -15,25 +15,25 @@ import { store } from "./store.js";
 
 /**
  * How many tokens of the texts are shown.
- * @param {{ cursor: { at: number | null }, length: number }} state
+ * @param {{ cursor: { at: number | null }, length: number }} now
  */
 export const positionOf = ({ cursor, length }) => (cursor.at === null ? length : Math.min(cursor.at + 1, length));
 
 /**
  * What a button does.
  * @param {Action} action
- * @param {{ pace: Pace, replaying: boolean, position: number, length: number }} state
+ * @param {{ state: RunState, replaying: boolean, position: number, length: number }} now
  * @returns {Effect}
  */
-export function effectOf(action, { pace, replaying, position, length }) {
+export function effectOf(action, { state, replaying, position, length }) {
   const atEnd = position >= length;
   if (action === "start") return { seek: 1 };
   if (action === "back") return { seek: Math.max(1, position - 1) };
   if (action === "end") return { seek: null };
   if (action === "step" && !atEnd) return { seek: position + 1 };
-  if (action === "step") return pace === "over" ? {} : { command: pace === "paused" ? "step" : "pause", seek: null };
-  if (pace === "playing") return { command: "pause" };
-  if (pace === "paused") return { command: "play", seek: null };
+  if (action === "step") return state === "over" ? {} : { command: state === "paused" ? "step" : "pause", seek: null };
+  if (state === "playing") return { command: "pause" };
+  if (state === "paused") return { command: "play", seek: null };
   if (replaying) return { replay: false };
   return atEnd ? { seek: 1, replay: true } : { replay: true };
 }
@@ -41,11 +41,11 @@ export function effectOf(action, { pace, replaying, position, length }) {
 /**
  * The cursor that shows so many tokens. The end of runs in progress moves with them.
  * @param {number | null} seek
- * @param {{ pace: Pace, length: number }} state
+ * @param {{ state: RunState, length: number }} now
  * @returns {[at: number | null, options: { replay?: boolean }]}
  */
-export function cursorFor(seek, { pace, length }) {
-  if (seek === null || (pace !== "over" && seek >= length)) return [null, {}];
+export function cursorFor(seek, { state, length }) {
+  if (seek === null || (state !== "over" && seek >= length)) return [null, {}];
   return [seek - 1, { replay: true }];
 }
 
@@ -101,8 +101,8 @@ export class Playback {
     this.onCommand = onCommand;
     this.timer = 0;
     this.drawn = "";
-    /** @type {Pace} */
-    this.pace = "over";
+    /** @type {RunState} */
+    this.state = "over";
     const [start, back, play, step, end] = /** @type {Action[]} */ (Object.keys(LABELS)).map((action) => {
       const node = button("", undefined, () => this.act(action));
       node.append(icon(action));
@@ -152,10 +152,10 @@ export class Playback {
 
   /** @param {Action} action */
   act(action) {
-    const { pace, length } = store;
-    if (!length && pace === "over") return;
+    const { state, length } = store;
+    if (!length && state === "over") return;
     const { seek, command, replay } = effectOf(action, {
-      pace, length, replaying: this.timer !== 0, position: positionOf(store),
+      state, length, replaying: this.timer !== 0, position: positionOf(store),
     });
     this.replay(false);
     if (seek !== undefined) this.#seek(seek);
@@ -186,21 +186,21 @@ export class Playback {
 
   /**
    * A button that is disabled loses the focus: the bar takes it, so that all keys keep working.
-   * @param {boolean} paceChanged
+   * @param {boolean} stateChanged
    */
-  #catchFocus(paceChanged) {
+  #catchFocus(stateChanged) {
     const focused = document.activeElement;
-    const lost = paceChanged
+    const lost = stateChanged
       ? focused?.matches("#run, #step, #stop")
       : focused instanceof HTMLButtonElement && focused.disabled && this.bar.contains(focused);
     if (lost) this.bar.focus({ preventScroll: true });
   }
 
   refresh() {
-    const { length, pace } = store;
+    const { length, state } = store;
     const position = positionOf(store);
-    const playing = pace === "playing" || this.timer !== 0;
-    const now = [length, position, pace, playing, store.runs.size].join();
+    const playing = state === "playing" || this.timer !== 0;
+    const now = [length, position, state, playing, store.runs.size].join();
     if (now === this.drawn) return;
     this.drawn = now;
     this.bar.hidden = !store.runs.size;
@@ -210,17 +210,17 @@ export class Playback {
     this.slider.setAttribute("aria-valuetext", this.position.textContent);
     const { start, back, play, step, end } = this.buttons;
     start.disabled = back.disabled = position <= 1;
-    step.disabled = position >= length && pace === "over";
+    step.disabled = position >= length && state === "over";
     end.disabled = position >= length && store.cursor.at === null;
-    play.disabled = !length && pace === "over";
+    play.disabled = !length && state === "over";
     this.#catchFocus(false);
-    if (this.pace !== pace) this.#catchFocus(true);
-    this.pace = pace;
+    if (this.state !== state) this.#catchFocus(true);
+    this.state = state;
     if (play.dataset.icon !== String(playing)) {
       play.dataset.icon = String(playing);
       play.replaceChildren(icon(playing ? "pause" : "play"));
     }
-    const live = pace !== "over";
+    const live = state !== "over";
     label(play, playing ? (live ? "Pause the runs" : "Pause") : live ? "Resume the runs" : "Replay");
     label(step, live && position >= length ? "Run one more step" : LABELS.step);
   }

@@ -83,9 +83,9 @@
  * @property {number | null} lead
  * @property {End} [end]
  *
- * @typedef {{ pace: "playing" | "paused" | "over" }} PaceLine
- * @typedef {{ say: string, error: boolean }} StatusLine
- * @typedef {ColumnLine | StepsLine | PaceLine | StatusLine} Line one line of the feed
+ * @typedef {{ state: "playing" | "paused" | "over" }} StateLine
+ * @typedef {{ status: string, error: boolean }} StatusLine
+ * @typedef {ColumnLine | StepsLine | StateLine | StatusLine} Line one line of the feed
  *
  * @typedef {object} Cursor
  * @property {number | null} at the selected position; null is the end of the texts
@@ -96,7 +96,7 @@
  * @typedef {{ background: string, underline: string }} Marks
  *
  * @typedef {{ kind: "feed" } | { kind: "reset" } | { kind: "column", run: Run } | { kind: "steps", run: Run, steps: Step[] }
- *   | { kind: "pace" } | { kind: "cursor" } | { kind: "replay" } | { kind: "marks" } | { kind: "tab" } | { kind: "page" }
+ *   | { kind: "state" } | { kind: "cursor" } | { kind: "replay" } | { kind: "marks" } | { kind: "tab" } | { kind: "page" }
  *   | { kind: "status", text: string, error: boolean }} Change
  */
 
@@ -265,9 +265,10 @@ export class Store {
     this.read = 0; // lines of the feed
     /** @type {Map<number, Run>} */
     this.runs = new Map();
-    this.begun = false;
+    this.started = false;
+    this.status = { text: "", error: false };
     /** @type {"playing" | "paused" | "over"} */
-    this.pace = "over";
+    this.state = "over";
     /** @type {Cursor} */
     this.cursor = { at: null, column: null, replay: false, step: null };
     this.replaying = false; // the replay moves the cursor
@@ -391,31 +392,48 @@ export class Store {
   }
 
   /**
-   * Reads a part of a feed: a line that names the feed and the number of the first line, then the lines.
-   * Returns false if lines before them are missing.
-   * @param {string} value
+   * Starts to read a feed; nothing changes if it is the one that is being read.
+   * @param {string} feed
    */
-  receive(value) {
-    if (!value) return true;
-    const [head, ...lines] = value.split("\n");
-    const { feed, from } = JSON.parse(head);
-    if (feed !== this.feed) {
-      this.feed = feed;
-      this.read = 0;
-      this.begun = false;
-      this.notify({ kind: "feed" });
-    }
-    if (from > this.read) return false;
-    const unread = lines.slice(this.read - from);
+  openFeed(feed) {
+    if (feed === this.feed) return;
+    this.feed = feed;
+    this.read = 0;
+    this.started = false;
+    this.notify({ kind: "feed" });
+  }
+
+  /**
+   * Reads lines of the feed, apart from those that were read before.
+   * @param {number} from the number of the first line
+   * @param {string[]} lines
+   */
+  receive(from, lines) {
+    const unread = lines.slice(Math.max(0, this.read - from));
     this.read += unread.length;
     for (const line of unread) this.#apply(JSON.parse(line));
-    return true;
+  }
+
+  /**
+   * Ends runs that the server no longer has.
+   * @param {string} text the reason
+   */
+  abandon(text) {
+    this.setStatus({ text, error: true });
+    this.state = "over";
+    this.notify({ kind: "state" });
+  }
+
+  /** @param {{ text: string, error: boolean }} status */
+  setStatus(status) {
+    this.status = status;
+    this.notify({ kind: "status", ...status });
   }
 
   /** @param {Line} line */
   #apply(line) {
     if ("column" in line) {
-      if (!this.begun) this.#begin();
+      if (!this.started) this.#start();
       const run = new Run(line, this.runs);
       this.runs.set(run.key, run);
       this.notify({ kind: "column", run });
@@ -424,17 +442,17 @@ export class Store {
       if (!run) return;
       run.add(line);
       this.notify({ kind: "steps", run, steps: line.steps });
-    } else if ("pace" in line) {
-      this.pace = line.pace;
-      this.notify({ kind: "pace" });
-    } else if ("say" in line) {
-      this.notify({ kind: "status", text: line.say, error: line.error });
+    } else if ("state" in line) {
+      this.state = line.state;
+      this.notify({ kind: "state" });
+    } else if ("status" in line) {
+      this.setStatus({ text: line.status, error: line.error });
     }
   }
 
   // The last comparison stays until the first column of the next one, because a request may be refused.
-  #begin() {
-    this.begun = true;
+  #start() {
+    this.started = true;
     this.runs = new Map();
     this.cursor = { at: null, column: null, replay: false, step: null };
     this.notify({ kind: "reset" });

@@ -225,7 +225,7 @@ def test_the_section_shows_the_models_config_and_what_each_card_changes(page, la
     expected = configs.changes(own, lab.configuration(FIRST.cards[2]))
     assert table(page, 2) == {name: json.dumps(run) for name, (_, run) in expected.items()}
     set_card(page, 2, temperature=0.25)
-    page.click("#look")
+    page.click("#show-changes")
     wait(lambda: table(page, 2)["temperature"] == "0.25")
     page.fill("#shared-max_new_tokens input[type=number]", "3")
     set_card(page, 2, temperature=0.5)
@@ -238,17 +238,17 @@ def test_the_section_shows_the_models_config_and_what_each_card_changes(page, la
 def test_a_card_without_a_config_says_why_and_text_is_not_html(page):
     set_strategy(page, 0, "custom")
     set_card(page, 0, custom_generate="<b>folder</b>")
-    page.click("#look")
+    page.click("#show-changes")
     page.wait_for_selector("#changes .refused >> text=it has no field for custom_generate")
     assert page.locator("#changes table").count() == 2
     page.click("#shared button")
     page.fill("#shared-stop_strings textarea", '["<img src=x onerror=evil>')
-    page.click("#look")
+    page.click("#show-changes")
     page.wait_for_selector("#changes .refused >> text=stop_strings looks like JSON")
     page.click("#save")
     warning(page, "stop_strings looks like JSON")
     page.fill("#shared-stop_strings textarea", '["<img src=x onerror=evil>"]')
-    page.click("#look")
+    page.click("#show-changes")
     page.wait_for_selector("#changes td >> text=<img src=x onerror=evil>")
     assert page.locator("#changes img").count() == 0
 
@@ -256,14 +256,13 @@ def test_a_card_without_a_config_says_why_and_text_is_not_html(page):
 def test_saved_files_can_be_loaded_by_transformers_and_on_the_page(page, lab, tmp_path):
     set_card(page, 2, temperature=0.3)
     page.fill("#save-as textarea, #save-as input", "my <b>run")
+    downloads = []
+    page.on("download", lambda download: downloads.append(download))
     page.click("#save")
-    page.wait_for_selector("#saved a >> nth=2")
-    paths = []
-    for link in page.locator("#saved a").all():
-        with page.expect_download() as download:
-            link.click()
-        paths.append(tmp_path / download.value.suggested_filename)
-        download.value.save_as(paths[-1])
+    wait(lambda: page.wait_for_timeout(50) or len(downloads) == 3)
+    paths = [tmp_path / download.suggested_filename for download in downloads]
+    for download, path in zip(downloads, paths, strict=True):
+        download.save_as(path)
     names = ("greedy", "beam_search", "sample")
     assert [path.name for path in paths] == [f"my-b-run-{name}.json" for name in names]
     choices = [*FIRST.cards[:2], ("sample", {**FIRST.cards[2][1], "temperature": 0.3})]

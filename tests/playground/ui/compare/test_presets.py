@@ -1,15 +1,18 @@
 """Each preset shows what its text claims: the comparison is run and the effect measured."""
 
+import json
 import math
 import re
 
 import pytest
 
+from engine.errors import PlaygroundError
 from engine.settings import Limits, check
 from engine.watermark.detector import detect
+from playground import Playground
 from playground.metrics import run_metrics
 from playground.ui.compare.cards import cards_of, choice
-from playground.ui.compare.presets import COLOURS, FIRST, PRESETS, TABS
+from playground.ui.compare.presets import COLOURS, FIRST, PRESETS, TABS, Spot, listing, preset_at
 from strategies import find
 
 NAMED = {preset.title: preset for preset in PRESETS}
@@ -22,10 +25,9 @@ def run(embedded):
 
     def run(title):
         preset = NAMED[title]
-        prompt = [{"role": "user", "content": preset.prompt}] if preset.chat else preset.prompt
         runs = [choice(card, embedded) for card in cards_of(preset.cards, Limits())]
         shared = {"max_new_tokens": preset.max_new_tokens, "seed": preset.seed, **preset.shared}
-        traces = embedded.compare(prompt, runs, **shared)
+        traces = embedded.compare(preset.full_prompt, runs, **shared)
         assert [trace.error for trace in traces] == [None] * len(runs)
         return traces
 
@@ -51,13 +53,29 @@ def test_each_preset_has_a_test():
 
 
 @EVERY
-def test_settings_colours_and_tabs_are_valid(embedded, preset):
+def test_settings_colours_tabs_and_spots_are_valid(embedded, preset):
+    assert preset.spot.column is None or preset.spot.column < len(preset.cards)
+    assert preset.spot.token is None or preset.spot.column is not None
     assert preset.colour in COLOURS and preset.tab in TABS
     assert len(preset.cards) <= Limits().strategies
     for card in cards_of(preset.cards, Limits()):
         id, given = choice(card, embedded)
         check(given, find(id).settings, Limits(), id)
         assert given.keys() <= card.values.keys()
+
+
+def test_presets_that_a_model_cannot_run_say_why(embedded):
+    assert {one["reason"] for one in json.loads(listing(embedded, Limits()))} == {""}
+    plain = Playground("stories15m")
+    reasons = {one["title"]: one["reason"] for one in json.loads(listing(plain, Limits()))}
+    for title, preset in NAMED.items():
+        assert ("no chat template" in reasons[title]) == preset.chat
+
+
+@pytest.mark.parametrize("index", [-1, len(PRESETS), "0", None, True])
+def test_a_forged_choice_is_rejected(index):
+    with pytest.raises(PlaygroundError, match="there is no example"):
+        preset_at(index)
 
 
 def test_the_most_probable_text_repeats_itself(run):
@@ -83,6 +101,7 @@ def test_min_p_at_a_high_temperature(run):
 def test_same_seed_one_setting_changed(run):
     wide, narrow = run("Same seed, one setting changed")
     parted = common([wide.sequences[0], narrow.sequences[0]])
+    assert NAMED["Same seed, one setting changed"].spot == Spot(1, parted)
     assert 8 <= parted < len(wide.sequences[0].token_ids)
     # What parted them was cut there by the one that kept fewer.
     taken, cut = path(wide)[parted].token, path(narrow)[parted].distribution

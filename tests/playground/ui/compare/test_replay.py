@@ -208,9 +208,8 @@ def test_forks_can_be_forked_up_to_the_limit(ran):
             page.locator("#live .candidates button.fork").nth(1).click()
         assert page.locator("#live .column").count() == count
     tokens(page, 0).nth(1).click()
-    with over(page):
-        page.locator("#live .candidates button.fork").nth(2).click()
-    assert "at most 5 columns" in page.inner_text("#live .status.error")
+    page.locator("#live .candidates button.fork").nth(2).click()
+    page.wait_for_selector("#live .status.error >> text=at most 5 columns")
     assert page.locator("#live .column").count() == 5
 
 

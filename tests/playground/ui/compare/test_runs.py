@@ -1,25 +1,29 @@
 """Runs, feeds and forks without a browser, on scripted labs."""
 
-import asyncio
 import json
 import queue
+import threading
+import time
 from dataclasses import replace
 from functools import partial
 
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from engine.errors import PlaygroundError
 from engine.settings import Limits
 from engine.trace import Candidate, Distribution, Stop, Token, Update
 from playground import Playground
-from playground.ui.compare import runs as runs_module
 from playground.ui.compare.forks import at_edit, at_token
 from playground.ui.compare.runs import Runs
+from playground.ui.compare.stream import routes
 from playground.ui.shared import throttle
 from playground.ui.shared.comparison import RunRequest
 from playground.ui.shared.live_feed import Feed, stop_text
 from playground.ui.shared.model_loading import Loader
 from playground.ui.shared.throttle import End, batches, read_ahead
+from playground.ui.shared.turns import Turns
 from tests.playground.ui.browsing import run_async, wait
 from tests.playground.ui.scripted_page import EVIL, Lab, step
 from tests.tiny import tiny
@@ -92,42 +96,42 @@ def test_an_error_is_raised_after_the_items_before_it():
 # The live feed
 
 
-def lines(value):
-    head, *rest = map(json.loads, value.split("\n"))
-    return head, rest
+def lines_of(feed, start=0):
+    """The lines of a feed, once its runs are over."""
+
+    async def read():
+        return [json.loads(line) async for lines in feed.read(start, 10) for line in lines]
+
+    return run_async(read())
 
 
-def test_a_feed_sends_new_lines_or_all_lines():
+def test_a_feed_is_read_from_any_line_until_its_runs_are_over():
     feed = Feed()
     feed.set_status("one")
-    first, _ = lines(feed.take())
-    feed.set_status("two")
-    assert lines(feed.take()) == (
-        {"feed": first["feed"], "from": 1},
-        [{"say": "two", "error": False}],
-    )
-    head, all_lines = lines(feed.take(whole=True))
-    assert head["from"] == 0
-    assert [line["say"] for line in all_lines] == ["one", "two"]
+    feed.set_state("over")
+    one, over = {"status": "one", "error": False}, {"state": "over"}
+    assert lines_of(feed) == [one, over]
+    assert lines_of(feed, 1) == [over]
+    assert lines_of(feed, 2) == lines_of(feed, 99) == []
 
 
-def test_a_request_for_lines_waits_until_there_are_some():
-    async def request():
+def test_a_reader_waits_for_lines_and_hears_from_a_silent_feed():
+    async def read():
         feed = Feed()
         feed.set_status("one")
-        assert [line["say"] for line in lines(await feed.since(0, 10))[1]] == ["one"]
-        waiting = asyncio.create_task(feed.since(1, 10))
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-        feed.set_status("two")
-        head, [line] = lines(await waiting)
-        assert (head["from"], line["say"]) == (1, "two")
-        assert lines(await feed.since(2, 0.02))[1] == []
-        feed.set_status("three")
-        head, _ = lines(feed.take())
-        assert head["from"] == 2, "requested lines are not sent again"
+        reader = feed.read(0, 0.05)
+        assert len(await anext(reader)) == 1
+        assert await anext(reader) == []  # nothing arrived in time
+        thread = threading.Thread(target=feed.set_status, args=("two",))
+        thread.start()
+        arrived = []
+        while not arrived:
+            arrived = await anext(reader)
+        assert json.loads(arrived[0])["status"] == "two"
+        await reader.aclose()
+        assert not feed._readers
 
-    run_async(request())
+    run_async(read())
 
 
 def test_a_distribution_is_sent_once():
@@ -136,7 +140,8 @@ def test_a_distribution_is_sent_once():
     first = step(0, None, " a")
     feed.add_updates([Update(0, (first, step(1, None, " b", event="pruned")), 0)])
     feed.add_updates([Update(0, (first,), 0)])
-    _, (_, sent, again) = lines(feed.take())
+    feed.set_state("over")
+    _, sent, again, _ = lines_of(feed)
     assert [item["id"] for item in sent["steps"]] == [0, 1]
     assert (len(sent["distributions"]), len(again["distributions"])) == (2, 0)
     assert again["steps"][0]["at"] == 0
@@ -150,7 +155,8 @@ def test_some_of_the_cut_candidates_are_always_sent():
         candidates += [Candidate(Token(100 + i, "c"), 0.01, (), 0.0) for i in range(cut)]
         distribution = Distribution(tuple(candidates), ("top_p",), 1.0, 1.0, kept)
         feed.add_updates([Update(0, (replace(step(0, None, " a"), distribution=distribution),), 0)])
-        _, (_, update) = lines(feed.take())
+        feed.set_state("over")
+        _, update, _ = lines_of(feed)
         ids = [row[0] for row in update["distributions"][0]["candidates"]]
         return len([i for i in ids if i < 100]), len([i for i in ids if i >= 100])
 
@@ -172,6 +178,38 @@ def test_each_stopping_rule_has_a_text(stop, text):
     assert stop_text(stop) == text
 
 
+# Turns
+
+
+def test_comparisons_beyond_the_limit_wait_in_order():
+    turns, running, ahead = Turns(1, waiting=2), [], []
+    go = threading.Event()
+
+    def compare(name):
+        with turns.turn(report=lambda count: ahead.append((name, count))):
+            running.append(name)
+            go.wait(10)
+
+    threads = []
+    for name in "abc":
+        threads.append(threading.Thread(target=compare, args=(name,)))
+        threads[-1].start()
+        wait(lambda: len(running) + len(ahead) >= len(threads))
+    assert running == ["a"] and ahead == [("b", 1), ("c", 2)]
+    with pytest.raises(PlaygroundError, match="2 comparisons are waiting"), turns.turn():
+        pass
+    go.set()
+    for thread in threads:
+        thread.join(10)
+    assert running == ["a", "b", "c"]
+
+
+def test_a_comparison_that_is_stopped_while_it_waits_gets_its_turn_at_once():
+    turns = Turns(1, waiting=2)
+    with turns.turn(), turns.turn(stopped=lambda: True):
+        pass
+
+
 # Runs
 
 
@@ -179,130 +217,167 @@ def requests(prompt):
     return [RunRequest(prompt, ("greedy", {}), {}, ("greedy", ""))] * 3
 
 
-def start(lab, prompt, visitor="me"):
-    runs = Runs(Limits())
-    return runs, runs.compare(lab, visitor, lambda: requests(prompt))
+def new_runs(turns=None, boards=8, columns=8, **options):
+    return Runs(Limits(boards=boards, columns=columns), turns or Turns(8, 8), **options)
 
 
-def finished(prompt="toys", **limits):
-    """Runs after a comparison of the visitor "me" has ended."""
-    runs = Runs(Limits(**limits))
-    *_, last = runs.compare(Lab(), "me", lambda: requests(prompt))
-    return runs, last
+def started(prompt, runs=None, lab=None, visitor="me"):
+    """Runs after a comparison of a visitor was started, and that comparison."""
+    runs = runs or new_runs()
+    value = json.loads(runs.compare(lab or Lab(), visitor, lambda: requests(prompt)))
+    comparison = runs.comparison(visitor)
+    assert value["feed"] == comparison.feed.id
+    return runs, comparison
 
 
-def test_closing_a_comparison_stops_the_lab():
-    stops = []
+def finished(prompt="toys", **options):
+    """The same after its end."""
+    runs, comparison = started(prompt, new_runs(**options))
+    lines_of(comparison.feed)
+    return runs, comparison
 
-    class Watched(Lab):
-        def stream(self, prompt, runs, *, stop, **shared):
-            stops.append(stop)
-            return super().stream(prompt, runs, stop=stop, **shared)
 
-    runs, values = start(Watched(), "forever")
-    next(values), next(values)
-    assert runs.is_running("me") and not stops[0].stopped
-    values.close()
-    assert stops[0].stopped and not runs.is_running("me")
-    comparison = runs.comparison("me")
-    wait(lambda: len(comparison.traces) == 3)
+def statuses(comparison):
+    return [line["status"] for line in lines_of(comparison.feed) if "status" in line]
+
+
+class Reader:
+    """A page that reads the runs of a feed, in a thread of its own."""
+
+    def __init__(self, runs, feed):
+        self._closed = threading.Event()
+        opened = threading.Event()
+
+        def read():
+            with runs.reading(feed):
+                opened.set()
+                self._closed.wait(20)
+
+        self._thread = threading.Thread(target=read)
+        self._thread.start()
+        opened.wait(20)
+
+    def close(self):
+        self._closed.set()
+        self._thread.join()
+
+
+def test_runs_are_stopped_a_while_after_their_page_lost_the_connection():
+    runs, comparison = started("forever", new_runs(lost_wait=0.3))
+    first = Reader(runs, comparison.feed.id)
+    second = Reader(runs, comparison.feed.id)
+    first.close()
+    time.sleep(0.5)
+    assert runs.is_running("me"), "another page still reads them"
+    second.close()
+    assert runs.is_running("me")
+    assert statuses(comparison)[-1] == (
+        "Stopped because the page was closed. The text so far is kept."
+    )
     assert {trace.stop.rule for trace in comparison.traces} == {"cancelled"}
-    sent = lines(runs.resume("me", comparison.feed.id))[1]
-    [status] = [line["say"] for line in sent if "say" in line][-1:]
-    assert status == "Stopped because the page was closed. The text so far is kept."
+    assert not runs.is_running("me")
+
+
+def test_runs_that_no_page_ever_reads_are_stopped():
+    _, comparison = started("forever", new_runs(lost_wait=0.2))
+    assert "the page was closed" in statuses(comparison)[-1]
+
+
+def test_a_hidden_page_keeps_its_runs_and_one_that_is_left_does_not():
+    runs, comparison = started("forever", new_runs(lost_wait=0.2, left_wait=0.2))
+    page = Reader(runs, comparison.feed.id)
+    runs.command(comparison.feed.id, "hide")
+    page.close()
+    time.sleep(0.5)
+    assert runs.is_running("me")
+    runs.command(comparison.feed.id, "leave")
+    assert "the page was closed" in statuses(comparison)[-1]
+
+
+def test_a_reloaded_page_continues_its_runs():
+    runs, comparison = started("forever", new_runs(left_wait=0.3))
+    old = Reader(runs, comparison.feed.id)
+    runs.command(comparison.feed.id, "leave")
+    old.close()
+    assert json.loads(runs.resume("reloaded", comparison.feed.id))["feed"] == comparison.feed.id
+    page = Reader(runs, comparison.feed.id)
+    time.sleep(0.5)
+    assert runs.is_running("reloaded")
+    runs.command(comparison.feed.id, "stop")
+    assert statuses(comparison)[-1] == "Stopped. The text so far is kept."
+    assert not runs.is_running("reloaded") and not runs.is_running("me")
+    page.close()
 
 
 def test_a_reloaded_page_gets_its_comparison_back():
-    runs, last = finished()
-    comparison = runs.comparison("me")
+    runs, comparison = finished()
     assert [trace.strategy for trace in comparison.traces] == ["greedy", "beam_search", "sample"]
-    runs.leave("me")
-    assert runs.comparison("me") is None
     assert runs.resume("other", "no such feed") is None
-    head, sent = lines(runs.resume("other", comparison.feed.id))
-    assert head["from"] == 0
-    assert sent[-2:] == lines(last)[1][-2:]
+    assert runs.resume("other", comparison.feed.id) is not None
     assert runs.comparison("other") is comparison
 
 
-def test_a_page_can_request_lines_it_missed():
-    runs, values = start(Lab(), "toys")
-    written = [line for value in values for line in lines(value)[1]]
-    feed = runs.comparison("me").feed.id
-
-    def answer(request):
-        return run_async(runs.lines(request))
-
-    assert lines(answer({"feed": feed, "from": 5})) == ({"feed": feed, "from": 5}, written[5:])
-    invalid = ({"feed": "none", "from": 0}, {"feed": feed, "from": -1}, {"feed": feed}, [feed])
-    for request in invalid:
-        assert answer(request) == ""
-
-
-def test_values_are_sent_rarely_while_running_and_at_once_while_paused(monkeypatch):
-    class Pausing(Lab):
-        def stream(self, *args, **kwargs):
-            for update in super().stream(*args, **kwargs):
-                if update.lead == 99:
-                    runs.control("me", "pause")
-                yield update
-
-    monkeypatch.setattr(runs_module, "VALUE_INTERVAL", 60.0)
-    runs, values = start(Pausing(), "many")
-    updates = [[line for line in lines(value)[1] if "steps" in line] for value in values]
-    _, first, until_paused, *then = [sum(len(line["steps"]) for line in each) for each in updates]
-    assert 1 <= first < until_paused and first + until_paused > 80 and then
-
-
 def test_the_oldest_comparisons_are_dropped():
-    runs = Runs(Limits(boards=2))
+    runs = new_runs(boards=2)
     feeds = []
     for visitor in "abc":
-        for _ in runs.compare(Lab(), visitor, lambda: requests("toys")):
-            pass
-        feeds.append(runs.comparison(visitor).feed.id)
+        _, comparison = started("toys", runs, visitor=visitor)
+        lines_of(comparison.feed)
+        feeds.append(comparison.feed.id)
+    assert runs.comparison("a") is None
     assert [runs.resume("d", feed) is not None for feed in feeds] == [False, True, True]
+    with runs.reading(feeds[0]) as feed:
+        assert feed is None
 
 
-def test_a_failed_start_keeps_the_previous_comparison():
-    runs, _ = finished()
-    before = runs.comparison("me")
-    for _ in runs.compare(Lab(), "me", lambda: requests("broken")):
-        pass
-    assert runs.comparison("me") is before
+def test_a_failed_start_keeps_the_previous_comparison(capsys):
+    runs, before = finished()
+    answer = json.loads(runs.compare(Lab(), "me", lambda: requests("broken")))
+    assert answer["error"].startswith("Internal error")
+    assert "RuntimeError: a bug" in capsys.readouterr().err
+    assert runs.comparison("me") is before and not runs.is_running("me")
 
 
 def test_a_visitor_has_one_comparison_at_a_time():
-    runs, first = start(Lab(), "forever")
-    next(first), next(first)
-    assert list(runs.compare(Lab(), "me", lambda: requests("forever"))) == []
+    runs, mine = started("forever")
+    assert runs.compare(Lab(), "me", lambda: requests("forever")) is None
     assert runs.is_running("me")
-    other = runs.compare(Lab(), "you", lambda: requests("forever"))
-    assert next(other)
-    first.close()
-    assert runs.is_running("you") and not runs.is_running("me")
-    other.close()
+    _, yours = started("forever", runs, visitor="you")
+    runs.command(mine.feed.id, "stop")
+    wait(lambda: not runs.is_running("me"))
+    assert runs.is_running("you")
+    runs.command(yours.feed.id, "stop")
+    lines_of(yours.feed)
 
 
-def test_pausing_is_sent_before_the_next_token():
-    runs, values = start(Lab(), "forever")
-    next(values), next(values)
-    runs.control("me", "pause")
-    sent = []
-    while "paused" not in sent:
-        sent += [line["pace"] for line in lines(next(values))[1] if "pace" in line]
-    runs.control("me", "dance")  # a forged action is ignored
-    runs.stop("me")
-    *_, last = values
-    assert '{"pace":"over"}' in last
+def test_comparisons_of_other_visitors_may_have_to_end_first():
+    runs, mine = started("forever", new_runs(Turns(1, 1)))
+    wait(lambda: len(mine.feed._lines) > 6)
+    _, yours = started("toys", runs, visitor="you")
+    wait(lambda: any("Waiting: 1 other" in line for line in yours.feed._lines))
+    _, third = started("toys", runs, visitor="them")
+    assert statuses(third)[-1].startswith("the server is busy")
+    runs.command(mine.feed.id, "stop")
+    assert statuses(yours)[-1].startswith("Done in")
+
+
+def test_a_paused_run_says_so_before_the_next_token():
+    runs, comparison = started("forever")
+    for command in ("pause", "play", "dance", "stop"):  # a forged command is ignored
+        runs.command(comparison.feed.id, command)
+    told = [line for line in lines_of(comparison.feed) if "state" in line or "status" in line]
+    states = [line["state"] for line in told if "state" in line]
+    assert states == ["playing", "paused", "playing", "over"]
+    assert statuses(comparison)[:3] == ["Generating …", "Paused.", "Generating …"]
 
 
 def test_a_paused_run_is_stopped_after_a_while():
-    runs = Runs(Limits(), patience=0.3)
+    runs = new_runs(patience=0.3)
     request = RunRequest("hi", ("greedy", {}), {"max_new_tokens": 9}, ("greedy", ""))
-    *_, last = runs.compare(Playground(tiny("llama")), "me", lambda: [request], stepping=True)
-    assert "Stopped after a pause of" in last
-    [trace] = runs.comparison("me").traces
+    runs.compare(Playground(tiny("llama")), "me", lambda: [request], stepping=True)
+    comparison = runs.comparison("me")
+    assert statuses(comparison)[-1].startswith("Stopped after a pause of")
+    [trace] = comparison.traces
     assert trace.stop.rule == "cancelled" and len(trace.steps) == 1
     assert not runs.is_running("me")
 
@@ -311,20 +386,19 @@ def test_a_paused_run_is_stopped_after_a_while():
 
 
 def test_a_fork_is_a_new_column_of_the_same_comparison():
-    runs, _ = finished()
+    runs, comparison = finished()
     wanted = {"column": 1, "lead": 3, "at": 1, "token": 9}
-    values = list(runs.fork(lambda name: Lab(), "me", partial(at_token, wanted)))
-    sent = [line for value in values for line in lines(value)[1]]
-    [head] = [line for line in sent if line.get("column") == 3]
+    answer = json.loads(runs.fork(lambda name: Lab(), "me", partial(at_token, wanted)))
+    assert answer["feed"] == comparison.feed.id
+    wait(lambda: len(comparison.traces) == 4)
+    [head] = [line for line in lines_of(comparison.feed) if line.get("column") == 3]
     assert head["origin"] == 1
     assert head["before"] == [
         {"column": 1, "step": 1},
         {"tokenId": 9, "token": " #9", "text": " #9"},
     ]
-    assert len(runs.comparison("me").traces) == 4
 
 
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # Gradio shows no message without a page
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
@@ -337,16 +411,14 @@ def test_a_fork_is_a_new_column_of_the_same_comparison():
     ],
 )
 def test_an_invalid_fork_is_rejected_with_a_message(wanted, text):
-    runs, _ = finished()
-    *_, last = runs.fork(lambda name: Lab(), "me", partial(at_token, wanted))
-    errors = [line for line in lines(last)[1] if line.get("error")]
-    assert text in errors[-1]["say"]
-    assert len(runs.comparison("me").columns) == 3
+    runs, comparison = finished()
+    answer = json.loads(runs.fork(lambda name: Lab(), "me", partial(at_token, wanted)))
+    assert text in answer["error"]
+    assert len(comparison.columns) == 3
 
 
 def test_an_edited_text_keeps_the_tokens_in_common():
-    runs, _ = finished()
-    comparison = runs.comparison("me")
+    _, comparison = finished()
     whole = f" a\n{EVIL}"
     for text, kept in ((whole, 3), (" a\nother", 2), (" an", 1), ("", 0)):
         _, tokens = at_edit({"column": 0, "lead": 2, "text": text}, comparison, Lab())
@@ -355,9 +427,51 @@ def test_an_edited_text_keeps_the_tokens_in_common():
         assert len(tokens) == kept + (text not in (whole, ""))
 
 
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_the_number_of_columns_is_limited():
     runs, _ = finished(columns=3)
     wanted = {"column": 0, "at": 0, "token": 1}
-    *_, last = runs.fork(lambda name: Lab(), "me", partial(at_token, wanted))
-    assert "at most 3 columns" in last
+    answer = json.loads(runs.fork(lambda name: Lab(), "me", partial(at_token, wanted)))
+    assert "at most 3 columns" in answer["error"]
+
+
+# The routes
+
+
+@pytest.fixture
+def client():
+    """Runs, and a client of the routes to them."""
+    runs = new_runs()
+    return runs, TestClient(Starlette(routes=routes(runs)))
+
+
+def test_the_stream_sends_numbered_lines_and_continues_after_the_last_one_read(client):
+    runs, http = client
+    _, comparison = started("toys", runs)
+    feed = comparison.feed
+    written = lines_of(feed)
+    whole = http.get(f"/runs/{feed.id}/lines").text
+    assert whole.startswith("retry: 1000\n\n") and whole.endswith("event: end\ndata: over\n\n")
+    data = [json.loads(line[6:]) for line in whole.splitlines() if line.startswith("data: {")]
+    assert data == written
+    assert f"id: {len(written)}\n" in whole
+    for rest in (
+        http.get(f"/runs/{feed.id}/lines?from={len(written) - 1}"),
+        http.get(f"/runs/{feed.id}/lines", headers={"Last-Event-ID": str(len(written) - 1)}),
+    ):
+        assert rest.text.count("data: {") == 1
+        assert rest.headers["cache-control"] == "no-store"
+
+
+def test_the_stream_of_an_unknown_feed_ends(client):
+    _, http = client
+    assert http.get("/runs/none/lines").text.endswith("event: end\ndata: gone\n\n")
+    assert http.get("/runs/none/lines?from=-1").status_code == 400
+    assert http.post("/runs/none/stop").status_code == 204
+
+
+def test_commands_control_the_runs(client):
+    runs, http = client
+    _, comparison = started("forever", runs)
+    assert http.get(f"/runs/{comparison.feed.id}/stop").status_code == 405
+    assert http.post(f"/runs/{comparison.feed.id}/stop").status_code == 204
+    assert statuses(comparison)[-1] == "Stopped. The text so far is kept."

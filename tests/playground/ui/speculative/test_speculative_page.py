@@ -319,7 +319,7 @@ def test_a_link_restores_the_race_form(browser, address):
             tab(page, "Speculative")
             page.locator("#spec-prompt").wait_for()
             wait(lambda: sorted(ticked(page)) == chosen)
-            assert page.input_value("#spec-prompt textarea") == EVIL
+            wait(lambda: page.input_value("#spec-prompt textarea") == EVIL)
             assert page.locator("#spec-kind").get_by_label("message to answer").is_checked()
             shown = {"tokens": TOKENS, "layer": 4, "temperature": 0.7, "length": 0}
             for name, value in shown.items():

@@ -16,10 +16,11 @@ from playground.watermarks.green_list_step import explain
 from playground.watermarks.human_texts import passages
 from tests.playground.ui.browsing import (
     WIDE,
-    cards,
     column,
+    fill_preset,
     length,
     opened,
+    over,
     ready,
     running,
     tab,
@@ -73,14 +74,14 @@ def page(ran):
 def run(page, title, tokens=None):
     tab(page, "Compare")
     ready(page)
-    page.get_by_role("button", name=title).click()
-    page.wait_for_selector(f"#point >> text={NAMED[title].point[:30]}")
-    wait(lambda: len(cards(page)) == 2)
-    ready(page)
     if tokens:
+        fill_preset(page, title)
         length(page, tokens)
-    with running(page):
-        pass
+        with running(page):
+            pass
+    else:
+        with over(page):
+            page.get_by_role("button", name=title).click()
     tab(page, "Watermark")
     verdict(page, "marked")
 
