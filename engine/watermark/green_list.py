@@ -6,6 +6,7 @@ for every share of green tokens, so that changing the share needs no new one.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -40,21 +41,17 @@ _NEVER = 2**62  # the place of a token outside the vocabulary: never green
 
 
 class GreenLists:
-    """The places of tokens in the shuffled vocabularies of one key, computed on demand."""
+    """The places of tokens in the shuffled vocabularies of one key, computed on demand.
 
-    def __init__(
-        self, vocabulary: int, device: str, scheme: str, hashing_key: int, context_width: int
-    ) -> None:
-        self._vocabulary = vocabulary
-        self._device = device
-        self._selfhash = scheme == "selfhash"
-        self._processor = WatermarkLogitsProcessor(
-            vocab_size=vocabulary,
-            device=device,
-            hashing_key=hashing_key,
-            seeding_scheme=scheme,
-            context_width=context_width,
-        )
+    The processor is copied with a random generator of its own: the given one may be in use.
+    """
+
+    def __init__(self, processor: WatermarkLogitsProcessor) -> None:
+        self._vocabulary = int(processor.vocab_size)
+        self._device = processor.rng.device
+        self._selfhash = processor.seeding_scheme == "selfhash"
+        self._processor = copy.copy(processor)
+        self._processor.rng = torch.Generator(device=self._device)
         self._draws: dict[NGram, Draw] = {}
         self._lock = threading.Lock()  # the processor has one random generator
 
@@ -102,18 +99,11 @@ class GreenLists:
 def is_green(processor: WatermarkLogitsProcessor, prefix: Sequence[int], token: int) -> bool | None:
     """Whether a token is on the green list that a processor draws after a prefix.
 
-    None where the prefix is too short for the processor to draw one. The list is drawn again, with
-    another random generator: the processor's may be in use.
+    None where the prefix is too short for the processor to draw one.
     """
     if len(prefix) < processor.context_width:
         return None
-    lists = green_lists(
-        processor.vocab_size,
-        str(processor.rng.device),
-        processor.seeding_scheme,
-        processor.hash_key,
-        processor.context_width,
-    )
+    lists = GreenLists(processor)
     length = processor.context_width + (processor.seeding_scheme != "selfhash")
     [draw] = lists.draws([(*prefix, token)[-length:]], most=1)
     return draw.place < int(processor.greenlist_size)
@@ -145,4 +135,12 @@ def green_lists(
     vocabulary: int, device: str, scheme: str, hashing_key: int, context_width: int
 ) -> GreenLists:
     """The green lists of one key; the last eight keys are cached."""
-    return GreenLists(vocabulary, device, scheme, hashing_key, context_width)
+    return GreenLists(
+        WatermarkLogitsProcessor(
+            vocab_size=vocabulary,
+            device=device,
+            hashing_key=hashing_key,
+            seeding_scheme=scheme,
+            context_width=context_width,
+        )
+    )
