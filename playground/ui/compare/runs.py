@@ -236,11 +236,17 @@ class Runs:
         comparison, control = running.comparison, running.control
         feed = comparison.feed
 
+        waited: list[int] = []
+
         def wait(ahead: int) -> None:
-            feed.set_status(f"Waiting: {ahead} other comparisons have to end first.")
+            waited.append(ahead)
+            others = "another comparison" if ahead == 1 else f"{ahead} other comparisons"
+            feed.set_status(f"Waiting for {others} to end.")
 
         try:
             with self._turns.turn(lambda: control.stopped, wait):
+                if waited:
+                    self._set_state(running)
                 arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
                 read_ahead(updates, arrived)
                 for batch in batches(arrived, REFRESH):

@@ -354,11 +354,12 @@ def test_comparisons_of_other_visitors_may_have_to_end_first():
     runs, mine = started("forever", new_runs(Turns(1, 1)))
     wait(lambda: len(mine.feed._lines) > 6)
     _, yours = started("toys", runs, visitor="you")
-    wait(lambda: any("Waiting: 1 other" in line for line in yours.feed._lines))
+    wait(lambda: any("Waiting for another" in line for line in yours.feed._lines))
     _, third = started("toys", runs, visitor="them")
     assert statuses(third)[-1].startswith("the server is busy")
     runs.command(mine.feed.id, "stop")
-    assert statuses(yours)[-1].startswith("Done in")
+    *_, before, last = statuses(yours)
+    assert before == "Generating …" and last.startswith("Done in")
 
 
 def test_a_paused_run_says_so_before_the_next_token():
