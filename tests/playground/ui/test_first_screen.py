@@ -112,6 +112,7 @@ def test_switching_pages_changes_the_address_and_keeps_what_was_entered(browser,
         tab(page, "Tree")
         wait(lambda: page.url.endswith("#tab=tree"))
         tab(page, "Speculative")
+        wait(lambda: page.url.startswith(f"{address}race"))
         assert page.input_value("#spec-prompt textarea") == "The land"
         page.reload()
         on_tab(page, "Speculative")
