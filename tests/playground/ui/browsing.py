@@ -49,7 +49,7 @@ def served(command, log, expected=()):
         for line in text.splitlines()
         if FAULT.search(line) and not any(known in line for known in expected)
     ]
-    assert faults == [], text[-5000:]
+    assert faults == [], text[-20_000:]
 
 
 def free_port():
