@@ -65,6 +65,8 @@ class AttackSection:
 
         def show_columns(now: str | None, request: gr.Request) -> Any:
             columns = texts.columns_with_watermark(comparison.current(request))
+            if not columns:  # none has ended yet; an empty menu would reject events on their way
+                return gr.skip()
             keys = [key for _, key, _ in columns]
             marked = [key for _, key, has_mark in columns if has_mark]
             value = now if now in keys else next(iter([*marked, *keys]), None)
