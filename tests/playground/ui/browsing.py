@@ -123,7 +123,6 @@ def stored(page, name):
     link = "link[rel=modulepreload][href$='compare/web/store.js']"
     script = """async ([link, name]) =>
         (await import(document.querySelector(link).href)).store[name]"""
-    page.wait_for_selector(link, state="attached")
     return page.evaluate(script, [link, name])
 
 

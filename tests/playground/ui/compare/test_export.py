@@ -176,8 +176,8 @@ def test_an_invalid_link_shows_a_message_and_the_page_works(browser, address, na
 
 def test_a_link_with_a_forbidden_strategy_is_rejected_at_the_run(browser, address):
     with opened(browser, address, linked(cards=(Card("custom"), Card("greedy")))) as page:
-        wait(lambda: len(cards(page)) == 2)
         ready(page)
+        wait(lambda: len(cards(page)) == 2)
         refused(page, "custom runs your own code, which is not allowed here")
         remove_card(page, 0)
         with running(page):
