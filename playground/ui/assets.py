@@ -44,7 +44,7 @@ def mount(module: str, *events: str) -> str:
     names = f"/* triggers {json.dumps(events)[1:-1]} */ " if events else ""
     failed = f"element.textContent = {json.dumps(_FAILED)}; throw error;"
     return (
-        f"{names}{_import(module)}.then(({{ mount }}) => mount({{ element, trigger, props, server, "
+        f"{names}{_import(module)}.then(({{ mount }}) => mount({{ element, trigger, props, "
         f"watch }})).catch((error) => {{ {failed} }});"
     )
 

@@ -6,7 +6,6 @@
  * @property {HTMLElement} element the component's own element, filled from its template
  * @property {(event: string, data?: object) => void} trigger fires an event that Python listens to
  * @property {{ value: string }} props
- * @property {Record<string, (request: object) => Promise<string>>} server
  * @property {(prop: string, callback: () => void) => void} watch
  */
 
