@@ -72,11 +72,11 @@ def build(labs: Labs, limits: Limits) -> Site:
 def _build_pages(app: App) -> Runs:
     each: dict[str, gr.Tab] = {}
     built: dict[str, Page] = {}
-    with gr.Tabs(elem_id="pages", overflow_behavior="wrap") as tabs:
+    with gr.Tabs(elem_id="pages", overflow_behavior="wrap"):
         with gr.Tab("Compare", id=COMPARE) as each[COMPARE]:
-            comparison = compare.build(app, tabs, [page.id for page in PAGES])
+            comparison = compare.build(app)
         for page in PAGES:
             with gr.Tab(page.title, id=page.id) as each[page.id]:
                 built[page.id] = page.build(app)
-    comparison.connect(Pages(tabs, each, built))
+    comparison.connect(Pages(each, built))
     return comparison.runs

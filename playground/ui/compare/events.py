@@ -132,7 +132,6 @@ def _connect_form(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
             form.kind: PROMPT_KINDS[preset.chat],
             **form.show_shared(shared),
             layout.cards: to_json(cards_of(preset.cards, app.limits)),
-            **layout.tabs.select(preset.tab),
         }
 
     # A click right after a run's last token counts even if Gradio has not processed that run's
@@ -140,9 +139,7 @@ def _connect_form(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
     gr.on([layout.actions.run.click, form.prompt.submit], run, inputs, layout.live, **EVERY)
     layout.actions.step.click(step, inputs, layout.live, **EVERY)
     layout.actions.add.click(None, js=ADD_STRATEGY, **QUIET)
-    filled = layout.presets.chosen(
-        fill, None, [*form.fields, layout.cards, *layout.tabs.selection], **QUICK
-    )
+    filled = layout.presets.chosen(fill, None, [*form.fields, layout.cards], **QUICK)
     filled.success(run, inputs, layout.live, **EVERY)
     loaded.change(list_strategies, loaded, [layout.catalog, layout.presets], **QUICK)
     app.browser.changed(store, all_inputs, app.browser, **QUICK)
@@ -173,14 +170,11 @@ def _connect_runs(layout: Layout, app: App, runs: Runs, busy: Callable[[gr.Reque
 
 def _connect_arrival(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
     """Restore the page after a reload, or from a link."""
-    tabs = layout.tabs
 
     @shows_errors
     def arrive(event: gr.EventData, request: gr.Request) -> Updates:
-        stored = event_data(event, "state", "tab", "feed")
+        stored = event_data(event, "state", "feed")
         updates: Updates = {layout.live: gr.skip()}
-        if stored.get("tab") in tabs.known:
-            updates |= tabs.select(stored["tab"])
         if stored.get("feed"):
             value = runs.resume(visitor(request), str(stored["feed"]))
             updates[layout.live] = gr.skip() if value is None else value
@@ -190,7 +184,7 @@ def _connect_arrival(layout: Layout, app: App, runs: Runs, pages: Pages) -> None
 
     outputs: list[Any] = [*layout.form.fields, layout.cards, app.model.menu, layout.live]
     others = [block for form in pages.linked_forms.values() for block in form.restorable]
-    outputs += [*tabs.selection, *others]
+    outputs += others
     app.browser.arrived(arrive, None, outputs, **QUICK)
 
 

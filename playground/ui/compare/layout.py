@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import gradio as gr
@@ -28,7 +27,7 @@ class Layout:
     tabs: Tabs
 
 
-def build_layout(app: App, pages: gr.Tabs, others: Sequence[str]) -> Layout:
+def build_layout(app: App) -> Layout:
     """Build the page: the bar, the columns, and the dock below them."""
     form, actions = build_bar(FIRST.prompt, app.limits)
     with gr.Row(elem_id="below-bar", equal_height=False):
@@ -37,7 +36,7 @@ def build_layout(app: App, pages: gr.Tabs, others: Sequence[str]) -> Layout:
     live = live_columns()
     with gr.Column(elem_id="dock"):
         dock_handle()
-        tabs = build_tabs(pages, others)
+        tabs = build_tabs()
     return Layout(
         presets=presets,
         form=form,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-import gradio as gr
 
 from playground.ui.compare.events import connect
 from playground.ui.compare.layout import Layout, build_layout
@@ -26,7 +23,7 @@ class ComparePage:
         connect(self.layout, self.app, self.runs, pages)
 
 
-def build(app: App, tabs: gr.Tabs, others: Sequence[str]) -> ComparePage:
-    """Build the page; ``tabs`` are those of all pages, ``others`` the ids of the other pages."""
+def build(app: App) -> ComparePage:
+    """Build the page."""
     runs = Runs(app.limits, app.turns)
-    return ComparePage(app, build_layout(app, tabs, others), runs)
+    return ComparePage(app, build_layout(app), runs)

@@ -253,6 +253,7 @@ def listing(lab: Playground | None, limits: Limits) -> str:
                 "title": preset.title,
                 "point": preset.point,
                 "colour": preset.colour,
+                "tab": preset.tab,
                 "spot": preset.spot._asdict(),
                 "reason": _reason(preset, lab, limits) if lab else "",
             }

@@ -6,18 +6,18 @@ pinned; only those of the open tab.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import gradio as gr
 from gradio.blocks import Block
 
+from playground.ui import assets
 from playground.ui.compare import views
 from playground.ui.compare.charts import Charts, build_charts, build_details, score_all
 from playground.ui.compare.export import Export, build_export, connect_export, finished
 from playground.ui.compare.form import Actions, Form
 from playground.ui.compare.runs import Runs
-from playground.ui.shared import browser
 from playground.ui.shared.comparison import Comparison
 from playground.ui.shared.events import EVERY, LATEST, QUICK, Updates, event_data, visitor
 from playground.ui.shared.figures import FigureTab
@@ -25,45 +25,23 @@ from playground.ui.shared.messages import shows_errors
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.pages import COMPARE, App, Pages
 
+_SCRIPT = "compare/web/tabs.js"
 _FIRST = "step"
 
 
 @dataclass(frozen=True)
 class Tabs:
-    """The tabs of the dock, and which of them or of the pages is open."""
+    """The tabs of the dock, and which of them or of the pages is open.
 
-    pages: gr.Tabs
-    page_names: tuple[str, ...]
-    dock: gr.Tabs
+    The browser opens tabs (``tabs.js``) and reports it.
+    """
+
     dock_tab: gr.State  # the id of the dock's open tab
     open_tab: gr.State  # the same while the compare page is open, else the id of the open page
     each: Mapping[str, gr.Tab]
     details: FigureTab
     charts: Charts
     export: Export
-
-    @property
-    def known(self) -> tuple[str, ...]:
-        """The names that `select` knows."""
-        return (*self.each, *self.page_names)
-
-    @property
-    def selection(self) -> list[Block]:
-        """The components that `select` updates."""
-        return [self.pages, self.dock, self.dock_tab, self.open_tab]
-
-    def select(self, name: str) -> Updates:
-        """Open a page other than this one, or a tab of the dock; the first tab if there is none of
-        this name."""
-        if name in self.page_names:
-            return {self.pages: gr.Tabs(selected=name), self.open_tab: name}
-        name = name if name in self.each else _FIRST
-        return {
-            self.pages: gr.Tabs(selected=COMPARE),
-            self.dock: gr.Tabs(selected=name),
-            self.dock_tab: name,
-            self.open_tab: name,
-        }
 
     @property
     def outputs(self) -> list[Block]:
@@ -86,10 +64,10 @@ class Tabs:
             return nothing
 
 
-def build_tabs(pages: gr.Tabs, page_names: Sequence[str]) -> Tabs:
-    """The dock; ``pages`` are the tabs of all pages, ``page_names`` the ids of the others."""
+def build_tabs() -> Tabs:
+    """The dock."""
     each: dict[str, gr.Tab] = {}
-    with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as dock:
+    with gr.Tabs(elem_id="tabs", overflow_behavior="wrap"):
         with gr.Tab("Step", id=_FIRST) as each[_FIRST]:
             views.step_inspector()
         with gr.Tab("Tree", id="tree") as each["tree"]:
@@ -101,7 +79,7 @@ def build_tabs(pages: gr.Tabs, page_names: Sequence[str]) -> Tabs:
         with gr.Tab("Export", id="export") as each["export"]:
             export = build_export()
     states = gr.State(_FIRST), gr.State(_FIRST)
-    return Tabs(pages, tuple(page_names), dock, *states, each, details, charts, export)
+    return Tabs(*states, each, details, charts, export)
 
 
 def connect_tabs(
@@ -130,7 +108,8 @@ def _connect_pages(tabs: Tabs, app: App, runs: Runs, pages: Pages) -> None:
 
     for name, tab in pages.each.items():
         outputs = [tabs.open_tab, *tabs.outputs]
-        tab.select(open_page(name), tabs.dock_tab, outputs, js=browser.page_opened(name), **QUICK)
+        report = assets.listener(_SCRIPT, "openPage", name)
+        tab.select(open_page(name), tabs.dock_tab, outputs, js=report, **EVERY)
 
 
 def _opened(tabs: Tabs, app: App, runs: Runs, name: str, request: gr.Request) -> Updates:
@@ -171,6 +150,7 @@ def _connect_figures(tabs: Tabs, app: App, runs: Runs, actions: Actions, live: g
     live.pinned(pin, None, tabs.outputs, **LATEST)
     for name, tab in tabs.each.items():
         outputs = [tabs.dock_tab, *opened]
-        tab.select(opening(name), None, outputs, js=browser.tab_opened(name), **QUICK)
+        report = assets.listener(_SCRIPT, "openTab", name)
+        tab.select(opening(name), None, outputs, js=report, **EVERY)
     slow = {**QUICK, "show_progress": "minimal", "show_progress_on": None, "concurrency_limit": 2}
     tabs.charts.score.click(score, None, tabs.charts.scored.outputs, **slow)

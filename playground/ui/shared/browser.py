@@ -20,16 +20,6 @@ _SCRIPT = "compare/web/page_state.js"
 LINK = assets.listener(_SCRIPT, "pageLink")
 
 
-def tab_opened(tab: str) -> str:
-    """The script that reports the open tab, for a listener without inputs."""
-    return assets.listener(_SCRIPT, "openTab", tab)
-
-
-def page_opened(page: str) -> str:
-    """The script that reports the open page; the listener's input is the open tab of the dock."""
-    return assets.listener(_SCRIPT, "openPage", page)
-
-
 def component() -> gr.HTML:
     """The hidden component, to be rendered last.
 

@@ -81,7 +81,6 @@ class Page(Protocol):
 class Pages:
     """All pages; ``built`` are those besides the compare page."""
 
-    tabs: gr.Tabs
     each: Mapping[str, gr.Tab]
     built: Mapping[str, Page]
 

@@ -13,7 +13,7 @@ from playground import Playground
 from playground.speculation.race import Lane, Race
 from playground.ui.shared import html
 from playground.ui.shared.controls import PROMPT_KINDS
-from playground.ui.shared.events import QUICK, QUIET, StateValue, Updates, Values, visitor
+from playground.ui.shared.events import EVERY, QUICK, QUIET, StateValue, Updates, Values, visitor
 from playground.ui.shared.jobs import JOB, JobControls, Jobs, loaded_lab
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.pages import App, ComparisonEvents
@@ -185,7 +185,7 @@ class SpeculativePage:
         result.change(finish, [result, self.open_tab], [self.result, which, *details], **QUICK)
         which.input(show, [result, which, self.open_tab], details, **QUICK)
         for name, tab in self.tabs.items():
-            tab.select(opening(name), [result, which], [self.open_tab, *details], **QUICK)
+            tab.select(opening(name), [result, which], [self.open_tab, *details], **EVERY)
         section = self.draft_length
         section.grid_result.change(
             section.draw, section.grid_result, [section.figure_area, section.figure], **QUICK

@@ -101,7 +101,7 @@ class DetectSection:
             own = self._own_settings(texts.chosen(current, key))
             return {**own, self.filled_from: now, self.refresh: _new_id()}
 
-        tab.select(opened, self.filled_from, self.filled, **QUICK)
+        tab.select(opened, self.filled_from, self.filled, **EVERY)
         comparison.finished(finished, [comparison.open_tab, self.filled_from], self.filled, **EVERY)
         self.column.input(choose, [self.column, self.filled_from], self.filled, **QUICK)
 

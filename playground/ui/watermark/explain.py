@@ -81,9 +81,9 @@ class ExplainSection:
             current.position = position if valid else None
             return opened(key, request)
 
-        section.select(opened, self.column, self.outputs, **QUICK)
+        section.select(opened, self.column, self.outputs, **EVERY)
         # When the page is opened again, the comparison may have changed.
-        page.select(page_opened, [open_section, self.column], self.outputs, **QUICK)
+        page.select(page_opened, [open_section, self.column], self.outputs, **EVERY)
         self.column.input(opened, self.column, self.outputs, **QUICK)
         comparison.finished(finished, where, self.outputs, **EVERY)
         comparison.pinned(pinned, [*where, self.column], self.outputs, **LATEST)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import gradio as gr
 
-from playground.ui.shared.events import QUICK, always
+from playground.ui.shared.events import EVERY, always
 from playground.ui.shared.pages import App, ComparisonEvents
 from playground.ui.watermark.attack import AttackSection, build_attack
 from playground.ui.watermark.calibrate import CalibrateSection, build_calibrate
@@ -32,7 +32,7 @@ class WatermarkPage:
     def connect(self, tab: gr.Tab, comparison: ComparisonEvents) -> None:
         """Connect all sections."""
         for name, section in self.tabs.items():
-            section.select(always(name), None, self.open_section, **QUICK)
+            section.select(always(name), None, self.open_section, **EVERY)
         self.detect.connect(tab, comparison)
         self.attack.connect(tab, comparison)
         self.calibrate.connect()

@@ -23,6 +23,13 @@ WIDE = {"width": 1400, "height": 1000}
 # Lines of a server's log that report a fault.
 FAULT = re.compile(r"Traceback|Warning\b|\bWARNING\b|\bERROR\b|\bException\b")
 
+# Gradio logs this error if a page is left while it opens a stream of results.
+LEFT = re.compile(
+    r"^ERROR: +Exception in ASGI application\n.*?in sse_stream\n.*?"
+    r"^RuntimeError: Caught handled exception, but response already started\.$",
+    re.DOTALL | re.MULTILINE,
+)
+
 
 @contextmanager
 def served(command, log, expected=()):
@@ -46,7 +53,7 @@ def served(command, log, expected=()):
     text = log.read_text()
     faults = [
         line
-        for line in text.splitlines()
+        for line in LEFT.sub("", text).splitlines()
         if FAULT.search(line) and not any(known in line for known in expected)
     ]
     assert faults == [], text[-20_000:]
@@ -260,6 +267,11 @@ def tab(page, name):
 def on_tab(page, name):
     """Wait until a tab is open."""
     wait(lambda: name in page.get_by_role("tab", selected=True).all_inner_texts())
+
+
+def address_of(page):
+    """The address that the browser shows; `page.url` is not updated while Python waits."""
+    return page.evaluate("location.href")
 
 
 def downloaded(page, button, folder):

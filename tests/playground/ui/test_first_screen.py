@@ -3,6 +3,7 @@
 import pytest
 
 from tests.playground.ui.browsing import (
+    address_of,
     cards,
     column,
     length,
@@ -100,22 +101,32 @@ def test_switching_pages_changes_the_address_and_keeps_what_was_entered(browser,
             pass
         written = [text_of(page, index) for index in range(3)]
         tab(page, "Watermark")
-        wait(lambda: page.url.startswith(f"{address}watermark"))
+        wait(lambda: address_of(page).startswith(f"{address}watermark"))
         tab(page, "Speculative")
-        wait(lambda: page.url.startswith(f"{address}race"))
+        wait(lambda: address_of(page).startswith(f"{address}race"))
         page.fill("#spec-prompt textarea", "The land")
         tab(page, "Compare")
-        wait(lambda: page.url == f"{address}?__theme=light")
+        wait(lambda: address_of(page) == f"{address}?__theme=light")
         assert page.input_value("#prompt textarea") == "The sea"
         assert cards(page)[2]["values"]["temperature"] == "0.4"
         assert [text_of(page, index) for index in range(3)] == written
         tab(page, "Tree")
-        wait(lambda: page.url.endswith("#tab=tree"))
+        wait(lambda: address_of(page).endswith("#tab=tree"))
         tab(page, "Speculative")
-        wait(lambda: page.url.startswith(f"{address}race"))
+        wait(lambda: address_of(page).startswith(f"{address}race"))
         assert page.input_value("#spec-prompt textarea") == "The land"
         page.reload()
         on_tab(page, "Speculative")
+
+
+def test_quick_switches_end_on_the_page_that_was_chosen_last(browser, address):
+    with opened(browser, address) as page:
+        ready(page)
+        for title in ["Speculative", "Compare", "Watermark"] * 3:
+            tab(page, title)
+        wait(lambda: address_of(page).startswith(f"{address}watermark"))
+        tab(page, "Compare")
+        wait(lambda: address_of(page) == f"{address}?__theme=light")
 
 
 def test_the_dock_is_resized_and_hidden_by_keyboard(browser, address):

@@ -1,7 +1,7 @@
 // The dock below the columns: its upper edge resizes it, and it can be folded to its tabs. It starts
 // folded, and unfolds when a tab or a token is chosen.
 
-import { part } from "../../shared/web/dom.js";
+import { closest, part } from "../../shared/web/dom.js";
 import { store } from "./store.js";
 
 /** @typedef {import("../../shared/web/dom.js").Component} Component */
@@ -33,8 +33,9 @@ class Dock {
     this.button.addEventListener("click", () => this.fold(!this.folded));
     this.edge.addEventListener("pointerdown", (event) => this.#drag(event));
     this.edge.addEventListener("keydown", (event) => this.#onKey(event));
-    this.root.addEventListener("click", ({ target }) => {
-      if (target instanceof Element && target.closest("[role=tab]")) this.fold(false);
+    this.root.addEventListener("click", (event) => {
+      // A script opens tabs too, but only a visitor's events are trusted.
+      if (event.isTrusted && closest(event, "[role=tab]")) this.fold(false);
     });
     store.subscribe((change) => {
       if (change.kind === "tab" && store.tab !== "step") this.fold(false);

@@ -3,6 +3,7 @@
 
 import { cards } from "./cards.js";
 import { store } from "./store.js";
+import { addressed, fields, showTab } from "./tabs.js";
 
 /** @typedef {import("../../shared/web/dom.js").Component} Component */
 
@@ -35,39 +36,18 @@ function save(entries) {
  * @param {Component["trigger"]} trigger
  */
 function restore(trigger) {
-  const address = new URLSearchParams(location.hash.slice(1));
-  const link = address.get("s");
+  const link = fields.get("s");
   const before = saved();
   const opened = link !== null && link !== before.followed;
   if (opened) save({ followed: link, state: link, tab: addressed(), feed: null });
-  const marks = opened ? address.get("look")?.split(".") : before.look;
+  const marks = opened ? fields.get("look")?.split(".") : before.look;
   if (marks?.length === 2) store.setMarks({ background: marks[0], underline: marks[1] });
   const state = opened
     ? { state: link, tab: addressed() }
     : { state: before.state, tab: addressed() ?? before.tab, feed: before.feed };
-  if (state.tab in PATHS) store.openPage(state.tab);
-  else if (state.tab) store.openTab(state.tab);
-  if (state.state || state.tab || ("feed" in state && state.feed)) trigger("arrived", state);
-  if (opened && address.has("run")) runWhenReady();
-}
-
-// The paths of the pages; the compare page has none.
-/** @type {Record<string, string>} */
-const PATHS = { speculative: "race", watermark: "watermark" };
-
-/** The page that the address names, or the open tab of the compare page. */
-function addressed() {
-  const path = location.pathname.split("/").at(-1);
-  const page = Object.keys(PATHS).find((name) => PATHS[name] === path);
-  return page ?? new URLSearchParams(location.hash.slice(1)).get("tab");
-}
-
-/** Shows the address of the open page, without loading it. */
-function showAddress() {
-  const url = new URL(PATHS[store.page] ?? "./", document.baseURI);
-  url.search = location.search;
-  if (store.page === "compare" && store.tab !== "step") url.hash = `tab=${store.tab}`;
-  history.replaceState(history.state, "", url);
+  if (state.tab) showTab(state.tab);
+  if (state.state || ("feed" in state && state.feed)) trigger("arrived", state);
+  if (opened && fields.has("run")) runWhenReady();
 }
 
 // A link may ask for a run: once the model is loaded and the form is filled.
@@ -109,11 +89,13 @@ function checkServer() {
   document.addEventListener("click", check);
 }
 
-// Python saves the form when the visitor pauses.
+// Python saves the form when the visitor pauses. A script's clicks on tabs do not count: the form may not
+// be restored yet.
 /** @param {Component["trigger"]} trigger */
 function watchForm(trigger) {
   let timer = 0;
-  const restart = () => {
+  const restart = (/** @type {Event} */ { isTrusted }) => {
+    if (!isTrusted) return;
     clearTimeout(timer);
     timer = setTimeout(() => trigger("changed"), IDLE);
   };
@@ -158,21 +140,4 @@ export function pageLink(state) {
   const { background, underline } = store.marks;
   const query = new URLSearchParams({ s: state, look: `${background}.${underline}`, tab: store.resultTab });
   return `${location.origin}${location.pathname}#${query}`;
-}
-
-/** @param {string} tab a tab of the dock */
-export function openTab(tab) {
-  store.openTab(tab);
-  showAddress();
-  return [];
-}
-
-/**
- * @param {string} page
- * @param {string} tab the open tab below the columns
- */
-export function openPage(page, tab) {
-  store.openPage(page);
-  showAddress();
-  return [tab];
 }

@@ -3,6 +3,7 @@
 
 import { button, closest, part } from "../../shared/web/dom.js";
 import { store } from "./store.js";
+import { showTab } from "./tabs.js";
 
 /** @typedef {import("../../shared/web/dom.js").Component} Component */
 
@@ -17,6 +18,7 @@ import { store } from "./store.js";
  * @property {string} title
  * @property {string} point
  * @property {string} colour
+ * @property {string} tab the view that shows the effect
  * @property {Spot} spot
  * @property {string} reason why it does not work with the loaded model; empty if it does
  */
@@ -79,13 +81,14 @@ class Presets {
 
   /** @param {number} index */
   #onClick(index) {
-    const { colour, reason } = this.list[index];
+    const { colour, tab, reason } = this.list[index];
     if (reason) {
       store.setStatus({ text: `This example does not work with this model: ${reason}`, error: true });
       return;
     }
     this.#choose(index);
     store.setMarks({ background: colour });
+    showTab(tab);
     this.component.trigger("chosen", { index });
   }
 

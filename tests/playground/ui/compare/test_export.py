@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import time
 from contextlib import redirect_stdout
 
 import pytest
@@ -28,6 +29,7 @@ from tests.playground.ui.browsing import (
     set_card,
     tab,
     text_of,
+    visiting,
     wait,
 )
 from visualizers import labels
@@ -136,6 +138,18 @@ def test_a_reload_keeps_the_state_of_a_link(browser, address, link):
         page.reload()
         wait(lambda: page.input_value("#prompt textarea") == PROMPT)
         ready(page)
+        on_tab(page, "Charts")
+
+
+def test_a_link_is_followed_even_if_its_script_loads_after_the_page_is_drawn(browser, address):
+    def delay(route):
+        time.sleep(3)
+        route.continue_()
+
+    with visiting(browser) as page:
+        page.route("**/page_state.js*", delay)
+        page.goto(address + linked().replace("tab=step", "tab=charts"))
+        wait(lambda: page.input_value("#prompt textarea") == "Hi")
         on_tab(page, "Charts")
 
 
