@@ -132,6 +132,8 @@ class Run:
         packed = yield from self._compute(_best_tokens, scores, _pairs(also), count=count)
         size = len(nodes) * count
         tokens, probs, further = packed.tensor_split([size, 2 * size])
+        if probs.isnan().any():  # also where no token is left
+            self._require_numbers(scores)
         rows = tokens.long().view(-1, count).tolist()
         return BestTokens(rows, probs.to(scores.dtype).view(-1, count), further.tolist())
 
@@ -161,6 +163,7 @@ class Run:
         inputs = scores, totals, _pairs(also)
         packed = yield from self._compute(_best_continuations, *inputs, count=count)
         order, values, further = packed.tensor_split([count, 2 * count])
+        self._require_numbers(values)
         pairs = [divmod(index, scores.shape[-1]) for index in order.long().tolist()]
         rows, tokens = [row for row, _ in pairs], [token for _, token in pairs]
         return BestContinuations(rows, tokens, values.tolist(), further.tolist())
@@ -454,10 +457,17 @@ class Run:
     def _checked(self, tokens: Tensor) -> Tensor:
         """Drawn tokens, or an error where no token was possible."""
         if int(tokens.min()) < 0:
-            stages = self._last.scores.stages if self._last else []
-            names = ", ".join(stage.name for stage in stages) or "the model"
-            raise PlaygroundError(f"no token is left to draw from after {names}")
+            raise PlaygroundError(f"no token is left to draw from after {self._stage_names}")
         return tokens
+
+    def _require_numbers(self, scores: Tensor) -> None:
+        if scores.isnan().any():
+            raise PlaygroundError(f"the scores after {self._stage_names} are not numbers")
+
+    @property
+    def _stage_names(self) -> str:
+        stages = self._last.scores.stages if self._last else []
+        return ", ".join(stage.name for stage in stages) or "the model"
 
     def _step(self, node: Node) -> int | None:
         step = node.step

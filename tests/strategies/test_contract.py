@@ -170,3 +170,13 @@ def test_any_settings_give_a_valid_trace_or_an_error_that_names_one(
         return
     assert 1 <= len(trace.sequences) <= trace.settings.get("num_return_sequences", 1)
     assert Trace.from_json(trace.to_json()) == trace
+
+
+@pytest.mark.parametrize("id", ["greedy", "beam_search"])
+def test_scores_that_are_not_numbers_end_a_run_with_an_error(id: str) -> None:
+    model = tiny("llama")
+    with torch.no_grad():
+        model.module.lm_head.weight[7] = float("nan")
+    [trace] = Playground(model).compare("any", [(id, {})], max_new_tokens=2)
+    assert trace.error == "the scores after the model are not numbers"
+    assert Trace.from_json(trace.to_json()) == trace
