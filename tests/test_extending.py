@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import processes
 from tests.documentation import REPOSITORY, code, code_file
 from tests.tiny import tiny
 
 EXAMPLES = ("Add a strategy", "Add a view")
 COPIED = ("engine", "strategies", "visualizers", "playground", "tests")
+# The libraries are imported before pytest starts, and it warns about that.
+PLUGINS = ("-p", "only_new", "-p", "no:cacheprovider", "-W", "ignore:Module already imported")
 CONTRACT_TESTS = (
     "tests/strategies/test_contract.py",
     "tests/visualizers/test_views.py",
@@ -58,15 +59,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(checkout: Path, *command: str) -> str:
     """Run a Python module in the copy and return its output."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "NO_COLOR": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=checkout,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}"
+    done = processes.run(["-m", *command], cwd=checkout, env=environment)
+    assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
@@ -83,9 +77,7 @@ def test_type_checker_accepts_the_examples(checkout: Path) -> None:
 
 
 def test_contract_tests_pass_with_the_examples(checkout: Path) -> None:
-    printed = run(
-        checkout, "pytest", "-p", "only_new", "-p", "no:cacheprovider", *CONTRACT_TESTS, "-v"
-    )
+    printed = run(checkout, "pytest", *PLUGINS, *CONTRACT_TESTS, "-v")
     for heading in EXAMPLES:
         assert f"[{Path(code_file(heading)).stem}" in printed, "its contract tests have run"
 
@@ -106,7 +98,4 @@ def test_report_shows_the_examples(checkout: Path, tmp_path: Path) -> None:
 def title_of(view: str, checkout: Path) -> str:
     """Return the title of a view in the copy."""
     source = f"import visualizers; print({{v.id: v.title for v in visualizers.views()}}[{view!r}])"
-    command = [sys.executable, "-c", source]
-    return subprocess.run(
-        command, cwd=checkout, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    return processes.run(["-c", source], cwd=checkout).stdout.strip()

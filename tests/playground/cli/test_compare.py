@@ -2,7 +2,6 @@
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from playground import Playground
 from playground.cli import models
 from playground.cli.main import main
 from strategies import registered
+from tests import processes
 from tests.tiny import tiny
 
 REPOSITORY = Path(__file__).parents[3]
@@ -122,11 +122,5 @@ def test_models_says_why_a_model_runs_on_the_plain_backend(
 
 
 def test_command_line_runs_as_a_module() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "playground", "strategies"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith("greedy")
+    done = processes.run(["-m", "playground", "strategies"], cwd=REPOSITORY)
+    assert done.returncode == 0 and done.stdout.startswith("greedy")

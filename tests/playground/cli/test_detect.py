@@ -2,7 +2,6 @@
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from transformers import BayesianDetectorConfig, BayesianDetectorModel
 from engine.models import loading as models
 from engine.watermark.detector import detect, scan
 from playground.cli.main import main
+from tests import processes
 
 REPOSITORY = Path(__file__).parents[3]
 PLAIN = "We hold these truths to be self-evident, that all men are created equal, that they are "
@@ -165,11 +165,7 @@ def test_help_explains_each_exit_status(capsys):
 
 
 def test_text_can_be_piped_in():
-    done = subprocess.run(
-        [sys.executable, "-m", "playground", "detect"],
-        cwd=REPOSITORY,
-        input=b"\xff\x00 " + PLAIN.encode() * 2,
-        capture_output=True,
-    )
+    text = b"\xff\x00 " + PLAIN.encode() * 2
+    done = processes.run(["-m", "playground", "detect"], cwd=REPOSITORY, input=text)
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["verdict"] == "not marked"

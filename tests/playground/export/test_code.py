@@ -26,6 +26,7 @@ from playground.export.literals import Code, assigned, call
 from playground.export.program import DRAFTING, NATIVE, Program
 from playground.export.recipe import write
 from strategies import registered
+from tests import processes
 from tests.draft_models import draft
 from tests.heads import random_heads
 from tests.tiny import tiny
@@ -312,9 +313,7 @@ def test_programs_run_in_a_new_process(embedded):
         code(embedded, CHAT, choice, **shared),
         python_api(embedded, CHAT, [choice], **shared),
     ):
-        done = subprocess.run(
-            [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True
-        )
+        done = processes.run(["-c", program], cwd=REPOSITORY)
         assert done.stdout == f"{trace.text}\n", done.stderr
 
 
@@ -324,13 +323,7 @@ def run_in(folder: Path, program: str, **variables: str) -> subprocess.Completed
     kept = {
         name: os.environ[name] for name in ("PATH", "HOME", CACHE_VARIABLE) if name in os.environ
     }
-    return subprocess.run(
-        [sys.executable, "program.py"],
-        cwd=folder,
-        env={**kept, **variables},
-        capture_output=True,
-        text=True,
-    )
+    return processes.run(["program.py"], cwd=folder, env={**kept, **variables})
 
 
 def test_a_program_in_plain_transformers_runs_in_an_empty_folder(tmp_path):

@@ -4,13 +4,13 @@ import asyncio
 import os
 import re
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests import processes
 
 ROOT = Path(__file__).parents[3]
 
@@ -39,10 +39,9 @@ def served(command, log, expected=()):
     the ``expected`` texts.
     """
     port = free_port()
-    words = [sys.executable, *(str(word).format(port=port) for word in command)]
-    paths = {**os.environ, "PYTHONPATH": str(ROOT), "GRADIO_ANALYTICS_ENABLED": "False"}
-    with log.open("w") as out:
-        server = subprocess.Popen(words, cwd=ROOT, env=paths, stdout=out, stderr=out)
+    words = [str(word).format(port=port) for word in command]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "GRADIO_ANALYTICS_ENABLED": "False"}
+    server = processes.start(words, cwd=ROOT, env=variables, stdout=log, stderr=log)
     try:
         address = f"http://127.0.0.1:{port}/"
         wait(lambda: answers(address, server, log), seconds=120)
