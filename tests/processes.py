@@ -96,8 +96,7 @@ def _template() -> subprocess.Popen[str]:
     process = subprocess.Popen(
         command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
     )
-    assert process.stdin
-    atexit.register(process.stdin.close)
+    atexit.register(process.communicate)  # closes its standard input and waits for its end
     return process
 
 
