@@ -84,12 +84,18 @@ export function isTree(run) {
 }
 
 /**
- * @param {Pick<Node, "key" | "tokenId" | "kind" | "group" | "parent">} fields
+ * @param {Node["key"]} key
+ * @param {Node["tokenId"]} tokenId
+ * @param {Kind} kind
+ * @param {Node["group"]} group
+ * @param {Node | null} parent
  * @returns {Node}
  */
-function newNode(fields) {
-  const depth = fields.parent ? fields.parent.depth + 1 : -1;
-  return { ...fields, depth, steps: [], through: [], children: [], reach: depth, dropped: false, stays: true };
+function newNode(key, tokenId, kind, group, parent) {
+  const depth = parent ? parent.depth + 1 : -1;
+  return {
+    key, tokenId, kind, group, parent, depth, steps: [], through: [], children: [], reach: depth, dropped: false, stays: true,
+  };
 }
 
 /**
@@ -100,7 +106,7 @@ function newNode(fields) {
  * @returns {Trie}
  */
 export function mergeSteps(steps, limit = Infinity) {
-  const root = newNode({ key: "root", tokenId: null, kind: "origin", group: null, parent: null });
+  const root = newNode("root", null, "origin", null, null);
   /** @type {Node[]} */
   const nodes = [];
   /** @type {Map<number, Node>} */
@@ -112,7 +118,7 @@ export function mergeSteps(steps, limit = Infinity) {
     const group = step.notes.group ?? null;
     let node = parent.children.find((child) => child.tokenId === step.tokenId && child.group === group);
     if (!node) {
-      node = newNode({ key: step.id, tokenId: step.tokenId, kind, group, parent });
+      node = newNode(step.id, step.tokenId, kind, group, parent);
       nodes.push(node);
       parent.children.push(node);
     }
@@ -155,13 +161,17 @@ export const countOf = (node) => Math.max(node.steps.length, node.through.length
 function sortChildren(trie) {
   const best = (/** @type {Node} */ node) => (node.through.length ? node.through[0] : Infinity);
   const lost = (/** @type {Node} */ node) => Number(node.kind === "pruned");
-  for (const node of [trie.root, ...trie.nodes].reverse()) {
+  /** @type {(node: Node) => void} */
+  const sort = (node) => {
     for (const child of node.children) node.reach = Math.max(node.reach, child.reach);
     if (node.children.length > 1) node.children.sort((one, other) => {
-      const [first, second] = [best(one), best(other)];
+      const first = best(one);
+      const second = best(other);
       return first === second ? other.reach - one.reach || lost(one) - lost(other) : first - second;
     });
-  }
+  };
+  for (let at = trie.nodes.length - 1; at >= 0; at--) sort(trie.nodes[at]);
+  sort(trie.root);
 }
 
 /**
@@ -198,27 +208,32 @@ const SHORTEST_PATH = 3; // nodes; shorter paths are not collapsed
  * @param {Set<string>} expanded
  */
 function collapse(root, collapsing, expanded) {
-  const plain = (/** @type {Node} */ node) =>
-    node.children.length <= 1 && ["kept", "pruned"].includes(node.kind) && (node.children.length || node.kind === "kept");
-  /** @type {(node: Node, parent: Item | null, open?: boolean) => Item} */
-  const item = (node, parent, open = false) => {
+  const plain = (/** @type {Node} */ { kind, children }) =>
+    children.length === 1 ? kind === "kept" || kind === "pruned" : children.length === 0 && kind === "kept";
+  /** @type {(node: Node) => Node[]} the nodes from this one to the end of its path */
+  const pathFrom = (node) => {
     const path = [node];
     let end = node;
-    while (collapsing && plain(end) && end.children.length) {
+    while (plain(end) && end.children.length) {
       const [next] = end.children;
       if (!plain(next) || next.kind !== node.kind || countOf(next) !== countOf(node)) break;
       path.push(next);
       end = next;
     }
+    return path;
+  };
+  /** @type {(node: Node, parent: Item | null, open?: boolean) => Item} */
+  const item = (node, parent, open = false) => {
+    const path = collapsing && node.parent && plain(node) ? pathFrom(node) : [node];
     const spread = open || expanded.has(String(node.key)); // to the end of the path
-    const nodes = node.parent && path.length >= SHORTEST_PATH && !spread ? path : [node];
+    const nodes = path.length >= SHORTEST_PATH && !spread ? path : [node];
     const last = nodes[nodes.length - 1];
     /** @type {Item} */
     const made = {
       key: String(node.key), kind: node.kind, nodes, node, parent, group: node.group,
       depth: node.depth, last: last.depth, row: 0, children: [],
     };
-    made.children = last.children.map((child) => item(child, made, spread && child === path[1]));
+    for (const child of last.children) made.children.push(item(child, made, spread && child === path[1]));
     return made;
   };
   return item(root, null);
