@@ -137,7 +137,7 @@ def _table(result: Calibration) -> Iterator[str]:
     )
     yield ""
     points = result.by_length[-1].operating
-    columns = "".join(f"  {f'found at FPR {point.asked:.1%}':<26}" for point in points)
+    columns = "".join(f"  {f'found at FPR {point.target:.1%}':<26}" for point in points)
     found = f"found at z > {threshold:g}"
     yield f"length  mean z  {found:<26}{'false alarms':<26}AUC     {columns}"
     yield from map(_at_length, result.by_length)

@@ -119,7 +119,7 @@ def at_length(
         found=roc.above(marked, threshold),
         false_alarms=roc.above(null, threshold),
         auc=roc.auc(null, marked),
-        operating=tuple(roc.operating(null, marked, asked) for asked in FALSE_ALARMS),
+        operating=tuple(roc.operating(null, marked, target) for target in FALSE_ALARMS),
     )
 
 

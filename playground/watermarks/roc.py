@@ -42,11 +42,11 @@ class RocPoint:
 class OperatingPoint:
     """The share of marked texts that is found at a given false positive rate.
 
-    ``asked`` is the given rate and ``threshold`` the lowest that keeps within it; ``resolved`` is
+    ``target`` is the given rate and ``threshold`` the lowest that keeps within it; ``resolved`` is
     False if there are too few unmarked texts to measure such a rate.
     """
 
-    asked: float
+    target: float
     threshold: float
     false_positives: Rate
     true_positives: Rate
@@ -106,12 +106,12 @@ def auc(null: Sequence[float], marked: Sequence[float]) -> float:
     )
 
 
-def operating(null: Sequence[float], marked: Sequence[float], asked: float) -> OperatingPoint:
+def operating(null: Sequence[float], marked: Sequence[float], target: float) -> OperatingPoint:
     """The share of marked texts that is found at a false positive rate."""
-    allowed = math.floor(asked * len(null) + 1e-9)  # unmarked texts above the threshold
+    allowed = math.floor(target * len(null) + 1e-9)  # unmarked texts above the threshold
     threshold = sorted(null, reverse=True)[allowed] if allowed < len(null) else min(null)
     return OperatingPoint(
-        asked, threshold, above(null, threshold), above(marked, threshold), allowed >= 1
+        target, threshold, above(null, threshold), above(marked, threshold), allowed >= 1
     )
 
 

@@ -233,7 +233,7 @@ def _check_size(spec: CalibrationSpec, limits: Limits) -> None:
 
 def rates_table(found: Calibration) -> str:
     """Detection and false alarm rates at each length."""
-    rates = [one.asked for one in found.by_length[-1].operating]
+    rates = [one.target for one in found.by_length[-1].operating]
     head = ["tokens", "mean z", f"detected at z > {found.threshold:g}", "false alarms", "AUC"]
     head += [f"detected at {_percent(rate)} false alarms" for rate in rates]
     return html.table("Rates by length", head, [_row(at) for at in found.by_length])
@@ -294,7 +294,7 @@ def _roc(found: Calibration, texts: int) -> Any:
     last = found.by_length[-1]
     operating = [
         roc_figure.OperatingPoint(
-            one.asked,
+            one.target,
             one.true_positives.share,
             one.true_positives.low,
             one.true_positives.high,
