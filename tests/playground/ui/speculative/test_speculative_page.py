@@ -20,7 +20,17 @@ from playground.ui.speculative import form
 from playground.ui.speculative.lanes import LaneView
 from playground.ui.speculative.race import TimedRuns
 from tests.conftest import step
-from tests.playground.ui.browsing import WIDE, opened, ready, run_async, said, tab, wait
+from tests.playground.ui.browsing import (
+    WIDE,
+    on_tab,
+    opened,
+    ready,
+    run_async,
+    said,
+    shared_link,
+    tab,
+    wait,
+)
 
 LOOKUP = "Prompt lookup"
 TOKENS = 12
@@ -329,17 +339,12 @@ def test_a_link_restores_the_race_form(browser, address):
         page.locator("#spec-sampling input").check()
         page.wait_for_selector("#spec-temperature input >> nth=0")
         fill(page, "spec-temperature", 0.7)
-        tab(page, "Compare")
-        tab(page, "Export")
-        page.click("#make-link")
-        field = "#link textarea, #link input"
-        page.wait_for_function("f => document.querySelector(f).value.includes('#s=')", arg=field)
-        link = page.input_value(field)[len(address) :]
+        link = shared_link(page)[len(address) :]
+        assert link.startswith("race#s=")
     with opened(browser, address, link) as page:
         for _ in range(2):
+            on_tab(page, "Speculative")
             ready(page)
-            tab(page, "Speculative")
-            page.locator("#spec-prompt").wait_for()
             wait(lambda: sorted(ticked(page)) == chosen)
             wait(lambda: page.input_value("#spec-prompt textarea") == EVIL)
             assert page.locator("#spec-kind").get_by_label("message to answer").is_checked()
