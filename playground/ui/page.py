@@ -16,6 +16,7 @@ from playground.ui.shared import browser, gradio_internals
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.model_picker import model_picker
 from playground.ui.shared.pages import COMPARE, App, Page, Pages, PageSpec
+from playground.ui.shared.share import share_button
 from playground.ui.shared.theme import theme_options
 from playground.ui.shared.turns import Turns
 from playground.ui.speculative import page as speculative
@@ -58,7 +59,8 @@ def build(labs: Labs, limits: Limits) -> Site:
         with gr.Row(elem_id="head"):
             gr.Markdown(_TITLE)
             model = model_picker(labs)
-        app = App(blocks, labs, limits, model, browser.component(), turns)
+            share = share_button()
+        app = App(blocks, labs, limits, model, share, browser.component(), turns)
         runs = _build_pages(app)
         app.browser.render()  # type: ignore[no-untyped-call]  # Gradio annotates no return
         api.add_endpoints(blocks, labs, turns)

@@ -38,8 +38,10 @@ from playground.ui.shared.events import (
     event_data,
     visitor,
 )
+from playground.ui.shared.jobs import loaded_lab
 from playground.ui.shared.messages import shows_errors, warn
 from playground.ui.shared.pages import App, ComparisonEvents, Pages
+from playground.ui.shared.share import link_state
 
 
 def connect(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
@@ -72,7 +74,7 @@ def connect(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
 
 def _connect_form(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
     """Connect what reads or fills the whole form: examples, runs, links, the browser's copy."""
-    form, export, linked = layout.form, layout.tabs.export, pages.linked_forms
+    form, linked = layout.form, pages.linked_forms
     loaded = app.model.loaded
     inputs: set[Block] = {layout.cards, loaded, *form.fields}
     all_inputs = inputs.union(*(other.inputs for other in linked.values()))
@@ -115,6 +117,11 @@ def _connect_form(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
     def store(values: Values) -> Any:
         return browser.store(state=encoded(values)) if values[loaded] else gr.skip()
 
+    @shows_errors
+    def share(values: Values) -> Any:
+        loaded_lab(app.labs, values[loaded])  # an error while the model loads
+        return link_state(encoded(values))
+
     def list_strategies(name: str) -> Any:
         if not name:
             return gr.skip(), gr.skip()
@@ -143,8 +150,7 @@ def _connect_form(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
     filled.success(run, inputs, layout.live, **EVERY)
     loaded.change(list_strategies, loaded, [layout.catalog, layout.presets], **QUICK)
     app.browser.changed(store, all_inputs, app.browser, **QUICK)
-    link = export.make_link.click(shows_errors(encoded), all_inputs, export.link, **QUICK)
-    link.then(None, export.link, export.link, js=browser.LINK, **QUIET)
+    app.share.requested(share, all_inputs, app.share, **QUICK)
 
 
 def _connect_runs(layout: Layout, app: App, runs: Runs, busy: Callable[[gr.Request], bool]) -> None:

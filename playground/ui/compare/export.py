@@ -1,4 +1,4 @@
-"""The tab Export: a link, traces, a report, Python code, and generation configs."""
+"""The tab Export: traces, a report, Python code, and generation configs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,6 @@ from playground.ui.shared.pages import App
 from visualizers import labels
 
 WHOLE = "the whole comparison"
-_LINK = (
-    "The link contains the prompt, the strategies, all settings and the open tab. Nothing is "
-    "stored on the server."
-)
 _FILES = "A file with traces contains all data of the runs. Open it later without running anything."
 _CODE = (
     "Plain transformers code where `generate` gives the same tokens; code with this project's "
@@ -41,8 +37,6 @@ _CODE = (
 class Export:
     """The components of the tab."""
 
-    make_link: gr.Button
-    link: gr.Textbox
     traces: gr.Button
     open: gr.UploadButton
     report: gr.Button
@@ -67,19 +61,6 @@ class Export:
 
 def build_export() -> Export:
     """The tab."""
-    with gr.Row(elem_id="link-row"):
-        make_link = gr.Button("Create link", size="sm", scale=0, elem_id="make-link")
-        link = gr.Textbox(
-            show_label=False,
-            container=False,
-            interactive=False,
-            max_lines=1,
-            placeholder="A link that restores this page",
-            buttons=["copy"],
-            elem_id="link",
-            label="Link",
-        )
-    gr.Markdown(_LINK, elem_classes="summary")
     with gr.Row(elem_id="files-row"):
         traces = gr.Button("Save traces (JSON)", size="sm", elem_id="save-traces")
         report_button = gr.Button("Save report (HTML)", size="sm", elem_id="save-report")
@@ -108,10 +89,7 @@ def build_export() -> Export:
         )
         gr.Markdown(_CODE, elem_classes="summary")
     configurations = build_configurations()
-    return Export(
-        *(make_link, link, traces, upload, report_button),
-        *(which, program, save_code, configurations),
-    )
+    return Export(traces, upload, report_button, which, program, save_code, configurations)
 
 
 def connect_export(

@@ -16,9 +16,6 @@ from playground.ui.shared.html import json_value
 
 _SCRIPT = "compare/web/page_state.js"
 
-# Turns a state into a link to this page, with the token marks and the tab the visitor sees.
-LINK = assets.listener(_SCRIPT, "pageLink")
-
 
 def component() -> gr.HTML:
     """The hidden component, to be rendered last.

@@ -103,6 +103,7 @@ class Comparison:
                 "origin": origin,
                 "card": None if origin is not None else request.card,
                 "prompt": _prompt_text(request.prompt),
+                "chat": not isinstance(request.prompt, str),
                 "before": [inherited.to_dict() for inherited in prefix],
             },
         )

@@ -32,6 +32,7 @@ class App:
     labs: Labs
     limits: Limits
     model: ModelPicker
+    share: gr.HTML  # the button of `shared.share`
     browser: gr.HTML  # the hidden component of `shared.browser`
     turns: Turns
 

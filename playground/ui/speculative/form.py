@@ -16,6 +16,7 @@ from playground.speculation.drafters import Drafter, all_drafters, early_exit_de
 from playground.ui.shared import html
 from playground.ui.shared.controls import as_prompt, fitting, prompt_kind
 from playground.ui.shared.events import Updates, Values
+from playground.ui.shared.jobs import JobControls, job_controls
 from playground.ui.speculative.examples import EXAMPLES
 
 _MAX_TOKENS = 400
@@ -179,8 +180,8 @@ def _layers(lab: Playground) -> int:
     return int(getattr(config, "num_hidden_layers", 2))
 
 
-def build_form(limits: Limits) -> Form:
-    """The form, filled with the first example."""
+def build_form(limits: Limits) -> tuple[Form, JobControls]:
+    """The form, filled with the first example, and the buttons of the race."""
     first = EXAMPLES[0]
     with gr.Row(elem_id="spec-examples", elem_classes="lab-actions"):
         gr.Markdown("Examples")
@@ -189,90 +190,104 @@ def build_form(limits: Limits) -> Form:
             for place, one in enumerate(EXAMPLES)
         ]
     point = gr.Markdown(first.point, elem_id="spec-point", elem_classes="summary")
-    with gr.Row(equal_height=False, elem_id="spec-form"):
-        with gr.Column(scale=3, min_width=280):
-            prompt = gr.Textbox(
-                first.prompt,
-                label="Prompt",
-                lines=4,
-                max_lines=10,
-                interactive=True,
-                elem_id="spec-prompt",
-            )
-            copy_prompt = gr.Button("Copy the prompt from Compare", size="sm", elem_id="spec-above")
-        with gr.Column(scale=2, min_width=280):
-            kind = prompt_kind("spec-kind")
-            drafters = gr.CheckboxGroup(
-                [],
-                label="Drafters, compared with plain decoding",
-                interactive=True,
-                elem_id="spec-drafters",
-            )
-            missing = gr.HTML(elem_id="spec-missing", elem_classes="lab-output", padding=False)
+    with gr.Column(elem_id="spec-text"):
+        prompt = gr.Textbox(
+            first.prompt,
+            label="Prompt",
+            lines=3,
+            max_lines=8,
+            interactive=True,
+            elem_id="spec-prompt",
+        )
+        copy_prompt = gr.Button("Copy the prompt from Compare", size="sm", elem_id="spec-above")
+        kind = prompt_kind("spec-kind")
+    with gr.Column(elem_id="spec-lineup"):
+        drafters = gr.CheckboxGroup(
+            [],
+            label="Drafters, compared with plain decoding",
+            interactive=True,
+            elem_id="spec-drafters",
+        )
+        missing = gr.HTML(elem_id="spec-missing", elem_classes="lab-output", padding=False)
+    controls = job_controls("spec", race="Race")
     settings = _settings(limits, min(first.max_new_tokens, limits.max_new_tokens))
     named = {"drafters": drafters, "from_link": gr.State(None), "missing": missing, **settings}
-    return Form(tuple(examples), point, prompt, kind, copy_prompt, **named)
+    return Form(tuple(examples), point, prompt, kind, copy_prompt, **named), controls
 
 
 def _settings(limits: Limits, tokens: int) -> Mapping[str, Any]:
-    """The settings of the drafters."""
-    with gr.Row(elem_classes="settings detection", elem_id="spec-settings"):
-        return {
-            "tokens": _slider(
-                "tokens",
-                (1, min(limits.max_new_tokens, _MAX_TOKENS), tokens, 1),
-                "The number of tokens each lane writes.",
-                "new tokens",
-            ),
-            "length": _slider(
-                "length",
-                (0, limits.draft_tokens, 0, 1),
-                "The number of tokens drafted per round; 0 uses each drafter's default. Longer "
-                "drafts save more passes if they are accepted, and cost more if they are not.",
-                "draft length",
-            ),
-            "threshold": gr.Dropdown(
-                [(_DRAFTER_DEFAULT, ""), *(f"{tenth / 10:g}" for tenth in range(10))],
-                value="",
-                label="confidence threshold",
-                info="A draft model stops after a token with a probability below this. It does "
-                "not apply to prompt lookup and heads.",
-                interactive=True,
-                filterable=False,
-                elem_id="spec-threshold",
-            ),
-            "layer": _slider(
-                "layer",
-                (0, 32, 0, 1),
-                "The layer after which early exit drafts; 0 uses the best trained exit, or half "
-                "of the layers if there is none.",
-                "exit layer",
-            ),
-            "sampling": gr.Checkbox(
-                False,
-                label="sample",
-                info="Sample instead of taking the most probable token. Lanes then write different "
-                "texts, from the same distribution.",
-                interactive=True,
-                elem_id="spec-sampling",
-            ),
-            "temperature": _slider(
-                "temperature",
-                (0.1, _MAX_TEMPERATURE, 1.0, 0.1),
-                "Above 1, less probable tokens are sampled more often, and fewer drafts accepted.",
-                "temperature",
-                visible=False,
-            ),
-            "seed": gr.Number(
-                0,
-                precision=0,
-                minimum=0,
-                label="seed",
-                info="The same seed gives the same tokens.",
-                interactive=True,
-                elem_id="spec-seed",
-            ),
-        }
+    """The settings of the drafters; the ones people change least are in an accordion."""
+    with gr.Row(elem_classes="settings", elem_id="spec-settings"):
+        often = _often_changed(limits, tokens)
+    with (
+        gr.Accordion("More settings", open=False, elem_id="spec-more"),
+        gr.Row(elem_classes="settings"),
+    ):
+        return {**often, **_rarely_changed()}
+
+
+def _often_changed(limits: Limits, tokens: int) -> Mapping[str, Any]:
+    return {
+        "tokens": _slider(
+            "tokens",
+            (1, min(limits.max_new_tokens, _MAX_TOKENS), tokens, 1),
+            "The number of tokens each lane writes.",
+            "new tokens",
+        ),
+        "length": _slider(
+            "length",
+            (0, limits.draft_tokens, 0, 1),
+            "The number of tokens drafted per round; 0 uses each drafter's default. Longer "
+            "drafts save more passes if they are accepted, and cost more if they are not.",
+            "draft length",
+        ),
+        "sampling": gr.Checkbox(
+            False,
+            label="sample",
+            info="Sample instead of taking the most probable token. Lanes then write different "
+            "texts, from the same distribution.",
+            interactive=True,
+            elem_id="spec-sampling",
+        ),
+        "temperature": _slider(
+            "temperature",
+            (0.1, _MAX_TEMPERATURE, 1.0, 0.1),
+            "Above 1, less probable tokens are sampled more often, and fewer drafts accepted.",
+            "temperature",
+            visible=False,
+        ),
+    }
+
+
+def _rarely_changed() -> Mapping[str, Any]:
+    return {
+        "threshold": gr.Dropdown(
+            [(_DRAFTER_DEFAULT, ""), *(f"{tenth / 10:g}" for tenth in range(10))],
+            value="",
+            label="confidence threshold",
+            info="A draft model stops after a token with a probability below this. It does "
+            "not apply to prompt lookup and heads.",
+            interactive=True,
+            filterable=False,
+            elem_id="spec-threshold",
+        ),
+        "layer": _slider(
+            "layer",
+            (0, 32, 0, 1),
+            "The layer after which early exit drafts; 0 uses the best trained exit, or half "
+            "of the layers if there is none.",
+            "exit layer",
+        ),
+        "seed": gr.Number(
+            0,
+            precision=0,
+            minimum=0,
+            label="seed",
+            info="The same seed gives the same tokens.",
+            interactive=True,
+            elem_id="spec-seed",
+        ),
+    }
 
 
 def _slider(

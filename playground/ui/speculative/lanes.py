@@ -18,13 +18,13 @@ from playground.speculation.race import Lane, Race, RaceUpdate
 from playground.ui.shared.html import json_value
 
 _EMPTY = (
-    "Press Race: plain decoding and each drafter selected above continue the prompt, one after the "
+    "Press Race: plain decoding and each selected drafter continue the prompt, one after the "
     "other. Drafted tokens appear as they come; accepted ones stay, rejected ones are struck out. "
     "After the last run, replay all lanes together on one clock."
 )
 _EXPLANATION = (
-    "Each drafter ran alone. The replay shows all lanes on one clock, each token at the time it "
-    "was written. Processing the prompt is not counted; other load on this machine is."
+    "Each drafter ran alone; the replay shows all lanes on one clock. Times leave out the prompt "
+    "but include other load on this machine."
 )
 _DISCARDED = ("rejected", "ignored")
 _MAX_DISCARDED = 8  # discarded tokens of one round that are shown

@@ -36,9 +36,8 @@ from playground.ui.speculative.race import RaceSection, TimedRuns, build_race, r
 from playground.ui.speculative.rounds import RoundsSection, build_rounds
 
 _DESCRIPTION = (
-    "A drafter proposes several tokens, and the model verifies them in one forward pass: the same "
-    "text in fewer passes. Whether that is faster depends on how many tokens are accepted and on "
-    "the cost of drafting. Run a race to measure it."
+    "A drafter proposes several tokens, and the model verifies them in one forward pass. Race to "
+    "measure whether that is faster."
 )
 _RESULT, _ROUNDS = "result", "inside"  # tabs whose figures are drawn when they are opened
 
@@ -204,8 +203,11 @@ class SpeculativePage:
 def build(app: App) -> SpeculativePage:
     """Build the page."""
     gr.Markdown(_DESCRIPTION, elem_classes="summary")
-    form = build_form(app.limits)
-    race = build_race()
+    with gr.Row(equal_height=False, elem_id="spec-page"):
+        with gr.Column(elem_id="spec-form"):
+            form, controls = build_form(app.limits)
+        with gr.Column(elem_id="spec-course"):
+            race = build_race(controls)
     which = gr.Radio(
         [], label="Show details of", interactive=True, visible=False, elem_id="spec-which"
     )

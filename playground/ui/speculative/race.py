@@ -13,7 +13,7 @@ from playground import Playground
 from playground.speculation.race import Race, RaceUpdate, race
 from playground.ui import assets
 from playground.ui.shared.events import StateValue, Updates, Values
-from playground.ui.shared.jobs import JobControls, Jobs, Report, job_controls
+from playground.ui.shared.jobs import JobControls, Jobs, Report
 from playground.ui.speculative.form import Form
 from playground.ui.speculative.lanes import LaneView, empty_lanes
 
@@ -65,9 +65,8 @@ class RaceSection:
     result: gr.State  # a `StateValue[Race]`
 
 
-def build_race() -> RaceSection:
-    """The buttons and the lanes."""
-    controls = job_controls("spec", race="Race")
+def build_race(controls: JobControls) -> RaceSection:
+    """The lanes; ``controls`` are the buttons of the form."""
     lanes = gr.HTML(
         value=empty_lanes(),
         html_template=assets.text("speculative/web/race.html"),

@@ -273,6 +273,13 @@ def address_of(page):
     return page.evaluate("location.href")
 
 
+def shared_link(page, button="#share .copy"):
+    """Press Share; returns the link."""
+    page.click(button)
+    page.wait_for_function("document.querySelector('#share-link').value.includes('#s=')")
+    return page.input_value("#share-link")
+
+
 def downloaded(page, button, folder):
     """Press a button that saves a file; returns its path."""
     with page.expect_download() as download:

@@ -137,8 +137,7 @@ def _tab_states(page):
     tab(page, "Compare")
     tab(page, "Export")
     page.wait_for_selector("#code .cm-line >> nth=5")
-    page.click("#make-link")
-    page.wait_for_function("document.querySelector('#link :is(input, textarea)').value.length > 9")
+    page.click("#share .more")
     page.get_by_role("button", name="Generation configs").click()
     page.wait_for_selector("#changes td")
     yield "export"

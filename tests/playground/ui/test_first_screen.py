@@ -38,6 +38,16 @@ def test_run_and_the_first_tokens_are_visible_without_scrolling(browser, address
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("size", [*SCREENS.values(), PHONE], ids=[*SCREENS, "phone"])
+def test_race_is_visible_without_scrolling(browser, address, size):
+    width, height = size
+    options = {"viewport": {"width": width, "height": height}}
+    with opened(browser, address, "race?__theme=light", **options) as page:
+        page.get_by_role("checkbox", name="Prompt lookup").wait_for()
+        assert inside(page, "#spec-race", height)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def inside(page, selector, height):
     box = page.locator(selector).bounding_box()
     return box["y"] >= 0 and box["y"] + box["height"] <= height

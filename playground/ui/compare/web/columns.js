@@ -3,6 +3,7 @@
 import { button, make, placeCard, reducedMotion } from "../../shared/web/dom.js";
 import { visible } from "../../shared/web/format.js";
 import { nameOf, partsOf, sharesOf } from "./characters.js";
+import { ColumnPrompt } from "./column_prompt.js";
 import { forkBlocked, originText } from "./forks.js";
 import { store } from "./store.js";
 import { accessibleName, markOf, stripes } from "./token_marks.js";
@@ -99,6 +100,8 @@ export class Column {
     this.text = make("div", "text");
     this.text.setAttribute("role", "listbox");
     this.text.setAttribute("aria-orientation", "horizontal");
+    this.prompt = new ColumnPrompt(run);
+    this.text.append(this.prompt.tail);
     this.sequences = make("div", "sequences");
     this.figures = make("dl", "figures");
     this.actions = make("div", "actions");
@@ -111,7 +114,7 @@ export class Column {
     const settings = make("p", "settings", run.settings);
     this.head = make("div", "head");
     this.head.append(title, settings, ...origin);
-    this.root.append(this.head, this.text, this.sequences, this.figures, this.actions);
+    this.root.append(this.head, this.prompt.line, this.text, this.sequences, this.figures, this.actions);
     this.root.setAttribute("aria-label", store.title(run));
     this.text.setAttribute("aria-label", `Tokens of ${store.title(run)}, ${run.settings}`);
   }

@@ -5,6 +5,7 @@ import { closest, make, part, reducedMotion } from "../../shared/web/dom.js";
 import { CandidateCard } from "./candidate_card.js";
 import { CardHead, closeOnOutsideClick } from "./card_head.js";
 import { cards } from "./cards.js";
+import { showPrompts } from "./column_prompt.js";
 import { Column, discarded } from "./columns.js";
 import { command, stream } from "./feed_stream.js";
 import { Forks } from "./forks.js";
@@ -62,6 +63,7 @@ class LiveView {
   }
 
   #listen() {
+    document.addEventListener("change", (event) => closest(event, "#prompt") && this.#showPrompts());
     this.element.addEventListener("click", (event) => {
       const token = closest(event, ".token");
       if (token) this.pin(token);
@@ -119,6 +121,7 @@ class LiveView {
     if (focused instanceof HTMLElement && this.place.contains(focused)) focused.focus({ preventScroll: true });
     this.forks.draw();
     this.balance();
+    this.#showPrompts();
     this.updateSoon(columns.values());
   }
 
@@ -199,6 +202,10 @@ class LiveView {
       if (head.root.parentNode !== place) place?.append(head.root);
       place?.append(head.next);
     }
+  }
+
+  #showPrompts() {
+    showPrompts(store.columns.flatMap((run) => this.columns.get(run) ?? []));
   }
 
   /** Fits as many columns into a row as there is room for, about the same number in every row. */

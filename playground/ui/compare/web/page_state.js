@@ -1,5 +1,5 @@
 // What only the browser can do: keep the page's state over a reload, open a link, save a file, notice
-// that the server restarted. The functions besides `mount` are called by event listeners in Python.
+// that the server restarted.
 
 import { cards } from "./cards.js";
 import { store } from "./store.js";
@@ -130,14 +130,4 @@ export function mount({ trigger, props, watch }) {
   watch("value", read);
   read();
   restore(trigger);
-}
-
-/**
- * A link to this page with a state, the token marks and the open results tab.
- * @param {string} state
- */
-export function pageLink(state) {
-  const { background, underline } = store.marks;
-  const query = new URLSearchParams({ s: state, look: `${background}.${underline}`, tab: store.resultTab });
-  return `${location.origin}${location.pathname}#${query}`;
 }

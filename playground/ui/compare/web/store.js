@@ -74,6 +74,7 @@
  * @property {number | null} origin the column it was forked from
  * @property {import("./cards.js").Card | null} card the card that asked for the run
  * @property {string} prompt
+ * @property {boolean} chat whether the prompt is a message to answer
  * @property {(GivenToken | InheritedStep)[]} before the text before the run's own tokens
  *
  * @typedef {object} StepsLine
@@ -139,6 +140,7 @@ export class Run {
     this.origin = head.origin;
     this.card = head.card;
     this.prompt = head.prompt;
+    this.chat = head.chat;
     /** @type {Map<number, Step>} */
     this.steps = new Map();
     /** @type {Distribution[]} */

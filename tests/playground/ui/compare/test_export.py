@@ -27,6 +27,7 @@ from tests.playground.ui.browsing import (
     running,
     said,
     set_card,
+    shared_link,
     tab,
     text_of,
     visiting,
@@ -106,10 +107,7 @@ def test_the_runs_have_the_requested_settings(ran, traces):
 def link(ran, address):
     tab(ran, "Charts")
     tab(ran, "Export")
-    ran.click("#make-link")
-    field = "#link textarea, #link input"
-    ran.wait_for_function("f => document.querySelector(f).value.includes('#s=')", arg=field)
-    return ran.input_value(field)[len(address) :]
+    return shared_link(ran)[len(address) :]
 
 
 def test_a_link_restores_form_and_view_and_gives_the_same_tokens(browser, address, link, traces):

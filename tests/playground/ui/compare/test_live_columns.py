@@ -181,7 +181,8 @@ DISTANCE = """text => {
         return found;
     };
     const plain = text.cloneNode();
-    plain.textContent = text.textContent;
+    const [prompt, ...tokens] = text.children;
+    plain.append(prompt.cloneNode(true), tokens.map((token) => token.textContent).join(''));
     const shown = places(text);
     text.replaceWith(plain);
     const expected = places(plain);
@@ -198,9 +199,28 @@ def test_right_to_left_text_is_laid_out_like_plain_text(page):
     assert text.evaluate(DISTANCE) < 1.0
     tokens = column(page, 0).locator(".token").all()
     first, second, right = tokens[0].bounding_box(), tokens[1].bounding_box(), text.bounding_box()
+    prompt = text.locator(".prompt").bounding_box()
     assert second["x"] < first["x"]
-    assert first["x"] + first["width"] == pytest.approx(right["x"] + right["width"], abs=1)
+    assert first["x"] + first["width"] == pytest.approx(prompt["x"], abs=1)
+    assert prompt["x"] + prompt["width"] == pytest.approx(right["x"] + right["width"], abs=1)
     assert text_of(page, 0) == "שלום עולם, abc 12 שנים.\nمرحبا بالعالم!"
+
+
+def test_columns_show_the_end_of_their_prompt_and_all_of_it_if_the_form_has_another(page):
+    with following(page, "writing"):
+        pass
+    tails, lines = page.locator("#live .text > .prompt"), page.locator("#live .asked")
+    assert tails.all_text_contents() == ["writing"] * 3
+    assert tails.first.evaluate("tail => getComputedStyle(tail).unicodeBidi") == "isolate"
+    assert not any(line.is_visible() for line in lines.all())
+    page.fill("#prompt textarea", "drafts")
+    page.keyboard.press("Tab")
+    wait(lambda: all(line.is_visible() for line in lines.all()))
+    assert lines.all_inner_texts() == ["Prompt writing"] * 3
+    assert not any(tail.is_visible() for tail in tails.all())
+    page.fill("#prompt textarea", "writing")
+    page.keyboard.press("Tab")
+    wait(lambda: tails.first.is_visible() and not lines.first.is_visible())
 
 
 def test_a_character_split_over_tokens_is_shown_once_with_its_parts_on_hover(page):

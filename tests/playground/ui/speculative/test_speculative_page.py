@@ -20,7 +20,17 @@ from playground.ui.speculative import form
 from playground.ui.speculative.lanes import LaneView
 from playground.ui.speculative.race import TimedRuns
 from tests.conftest import step
-from tests.playground.ui.browsing import opened, ready, run_async, said, tab, wait
+from tests.playground.ui.browsing import (
+    WIDE,
+    on_tab,
+    opened,
+    ready,
+    run_async,
+    said,
+    shared_link,
+    tab,
+    wait,
+)
 
 LOOKUP = "Prompt lookup"
 TOKENS = 12
@@ -146,6 +156,27 @@ def test_a_replay_shows_all_lanes_on_one_clock(raced, traces):
     for _ in range(9):
         raced.click("#spec-lanes .play")
     assert len(tokens(raced, 1, ["accepted"])) == accounting(traces[1]).accepted
+
+
+def test_settings_stand_beside_the_lanes_and_results_below_both(raced):
+    raced.set_viewport_size({"width": 1280, "height": 720})
+    raced.evaluate("scrollTo(0, 0)")
+    form, lanes, results = (box(raced, f"#spec-{id}") for id in ("form", "course", "tabs"))
+    assert form["x"] + form["width"] <= lanes["x"] and 340 <= form["width"] <= 380
+    assert results["y"] >= max(end(form), end(lanes)) and results["width"] > lanes["width"]
+    for part in (".tools .play", ".tools .clock", ".lane >> nth=0"):
+        assert end(box(raced, f"#spec-lanes {part}")) <= 720
+    raced.set_viewport_size({"width": 880, "height": 720})
+    assert end(box(raced, "#spec-form")) <= box(raced, "#spec-course")["y"]
+    raced.set_viewport_size(WIDE)
+
+
+def box(page, selector):
+    return page.locator(selector).bounding_box()
+
+
+def end(found):
+    return found["y"] + found["height"]
 
 
 def test_texts_are_compared_token_by_token(raced):
@@ -303,24 +334,22 @@ def test_a_link_restores_the_race_form(browser, address):
         page.fill("#spec-prompt textarea", EVIL)
         page.locator("#spec-kind").get_by_label("message to answer").check()
         fill(page, "spec-tokens", TOKENS)
+        page.get_by_role("button", name="More settings").click()
         fill(page, "spec-layer", 4)
         page.locator("#spec-sampling input").check()
         page.wait_for_selector("#spec-temperature input >> nth=0")
         fill(page, "spec-temperature", 0.7)
-        tab(page, "Compare")
-        tab(page, "Export")
-        page.click("#make-link")
-        field = "#link textarea, #link input"
-        page.wait_for_function("f => document.querySelector(f).value.includes('#s=')", arg=field)
-        link = page.input_value(field)[len(address) :]
+        link = shared_link(page)[len(address) :]
+        assert link.startswith("race#s=")
     with opened(browser, address, link) as page:
         for _ in range(2):
+            on_tab(page, "Speculative")
             ready(page)
-            tab(page, "Speculative")
-            page.locator("#spec-prompt").wait_for()
             wait(lambda: sorted(ticked(page)) == chosen)
             wait(lambda: page.input_value("#spec-prompt textarea") == EVIL)
             assert page.locator("#spec-kind").get_by_label("message to answer").is_checked()
+            page.get_by_role("button", name="More settings").click()
+            page.wait_for_selector("#spec-layer input >> nth=0")
             shown = {"tokens": TOKENS, "layer": 4, "temperature": 0.7, "length": 0}
             for name, value in shown.items():
                 assert float(page.input_value(f"#spec-{name} input >> nth=0")) == value
@@ -339,7 +368,7 @@ def test_invalid_values_of_a_link_are_replaced_and_reported(monkeypatch):
         with gr.Blocks():
             return form.build_form(Limits(max_new_tokens=30))
 
-    drawn = run_async(build())
+    drawn, _ = run_async(build())
     strange = {"tokens": 10**9, "layer": "five", "kind": "<b>", "threshold": 2, "seed": True}
     news = drawn.restore({**strange, "drafters": "all", "sampling": 1, "evil": {}})
     assert news[drawn.tokens] == 30
