@@ -100,7 +100,7 @@ def control(setting: Setting, default: Any, limits: Limits, **options: Any) -> C
         return gr.Slider(shown.low, shown.high, step=shown.step, **common)
     # Not `gr.Number`: an empty one has the value 0.
     lines = 1 if shown.kind == "number" else 3
-    return gr.Textbox(placeholder=shown.placeholder, max_lines=lines, **common)
+    return gr.Textbox(**{"placeholder": shown.placeholder, "max_lines": lines, **common})
 
 
 def with_controls(settings: Mapping[str, Setting]) -> dict[str, Setting]:

@@ -14,17 +14,23 @@ from engine.watermark.detection import Detection
 from engine.watermark.detector import detect, scan
 from playground.ui import assets
 from playground.ui.shared.comparison import Column, Comparison
-from playground.ui.shared.events import EVERY, QUICK, QUIET, Updates, Values
+from playground.ui.shared.events import EVERY, LATEST, QUICK, QUIET, Updates, Values
 from playground.ui.shared.figures import FigurePlaces, figure_places
 from playground.ui.shared.pages import App, ComparisonEvents
 from playground.ui.watermark import detection_view, texts, uploaded_detector
-from playground.ui.watermark.detector_settings import DetectorSettings, build_detector_settings
+from playground.ui.watermark.detector_settings import (
+    DetectorSettings,
+    build_detector_settings,
+    build_scheme_and_key,
+)
 from playground.ui.watermark.texts import COLUMN, FILE, PASTED
 from playground.watermarks.green_list_step import watermark_of
 from playground.watermarks.strategy_effects import watermark_effect
 from visualizers import views
 from visualizers.watermark.scan import ScannedText
 
+_SCRIPT = "watermark/web/detection.js"
+_STARTED, _FAILED = (assets.listener(_SCRIPT, name) for name in ("started", "failed"))
 # While a detection runs, only the last of all changes waits.
 _LIVE: dict[str, Any] = {**QUIET, "concurrency_limit": 4, "trigger_mode": "always_last"}
 
@@ -70,29 +76,38 @@ class DetectSection:
 
     def connect(self, tab: gr.Tab, comparison: ComparisonEvents) -> None:
         """Connect the section; ``tab`` is that of the Watermark page."""
+        # These lead to a detection after an event of their own. Gradio runs the listeners of an
+        # event one after the other, so this one comes first.
+        buttons = [self.other_key.click, self.other_scheme.click, self.own_settings.click]
+        gr.on([*buttons, self.column.change], None, js=_STARTED, **QUIET)
         self._connect_columns(tab, comparison)
         self._connect_buttons(comparison)
+        self._connect_visibility()
 
         def listener(values: Values, request: gr.Request) -> Updates:
             return self._detect(values, comparison.current(request))
 
         changes = [self.source, self.pasted, self.tokenizer, *self.settings.all]
         triggers = [*map(_change_event, changes), self.refresh.change]
-        shown = [self.column, self.pasted, self.upload, self.own_settings, self.upload_detector]
-        rows = [self.settings.green_row, self.settings.synthid_row]
-        outputs = [self.view, *self.figures.outputs, *shown, *rows]
-        gr.on(triggers, listener, self.inputs, outputs, **_LIVE)
+        outputs = [self.view, *self.figures.outputs, self.own_settings]
+        detection = gr.on(triggers, listener, self.inputs, outputs, js=_STARTED, **_LIVE)
+        detection.failure(None, js=_FAILED, **QUIET)
 
     def _connect_columns(self, tab: gr.Tab, comparison: ComparisonEvents) -> None:
         """Update the menu of columns when the tab is opened or runs have ended."""
 
-        def opened(filled_from: str, request: gr.Request) -> Updates:
-            return self._show_columns(comparison.current(request), filled_from)
+        def opened(source: str, pasted: str, filled_from: str, request: gr.Request) -> Updates:
+            updates = self._show_columns(comparison.current(request), filled_from)
+            if self.column in updates and source == PASTED and not pasted:
+                updates[self.source] = COLUMN
+            return updates
 
-        def finished(open_tab: str, filled_from: str, request: gr.Request) -> Updates:
+        def finished(
+            open_tab: str, source: str, pasted: str, filled_from: str, request: gr.Request
+        ) -> Updates:
             if open_tab != "watermark":
                 return {self.refresh: gr.skip()}
-            return opened(filled_from, request)
+            return opened(source, pasted, filled_from, request)
 
         def choose(key: str, filled_from: str, request: gr.Request) -> Updates:
             current = comparison.current(request)
@@ -101,8 +116,11 @@ class DetectSection:
             own = self._own_settings(texts.chosen(current, key))
             return {**own, self.filled_from: now, self.refresh: _new_id()}
 
-        tab.select(opened, self.filled_from, self.filled, **EVERY)
-        comparison.finished(finished, [comparison.open_tab, self.filled_from], self.filled, **EVERY)
+        inputs = [self.source, self.pasted, self.filled_from]
+        tab.select(opened, inputs, [self.source, *self.filled], **EVERY)
+        comparison.finished(
+            finished, [comparison.open_tab, *inputs], [self.source, *self.filled], **EVERY
+        )
         self.column.input(choose, [self.column, self.filled_from], self.filled, **QUICK)
 
     def _connect_buttons(self, comparison: ComparisonEvents) -> None:
@@ -138,6 +156,26 @@ class DetectSection:
         files = [self.detector_files, self.refresh]
         self.upload_detector.upload(upload_detector, self.upload_detector, files, **QUICK)
 
+    def _connect_visibility(self) -> None:
+        """Show what the source and the scheme need."""
+
+        def show_source(source: str) -> Updates:
+            return {
+                self.column: gr.Dropdown(visible=source == COLUMN),
+                self.pasted: gr.Textbox(visible=source == PASTED),
+                self.upload: gr.UploadButton(visible=source == FILE),
+                self.own_settings: gr.Button(visible=source == COLUMN),
+            }
+
+        def show_scheme(scheme: str) -> Updates:
+            upload = gr.UploadButton(visible=scheme == "synthid")
+            return {**self.settings.show_scheme(scheme), self.upload_detector: upload}
+
+        sources = [self.column, self.pasted, self.upload, self.own_settings]
+        self.source.change(show_source, self.source, sources, **LATEST)
+        scheme, rows = self.settings.scheme, [*self.settings.rows, self.upload_detector]
+        scheme.change(show_scheme, scheme, rows, **LATEST)
+
     def _own_settings(self, column: Column | None) -> Updates:
         """Fill in the settings of a column's watermark, if it has one."""
         mark = watermark_of(column.trace.settings) if column and column.trace else None
@@ -162,35 +200,25 @@ class DetectSection:
         }
 
     def _detect(self, values: Values, comparison: Comparison | None) -> Updates:
-        """Detect, and show what the chosen source and scheme need."""
         limits, source = self.app.limits, values[self.source]
         column = texts.chosen(comparison, values[self.column])
-        own = source == COLUMN and bool(self._own_settings(column))
-        scheme = values[self.settings.scheme]
-        shown: Updates = {
-            self.column: gr.Dropdown(visible=source == COLUMN),
-            self.pasted: gr.Textbox(visible=source == PASTED),
-            self.upload: gr.UploadButton(visible=source == FILE),
-            self.own_settings: gr.Button(interactive=own),
-            self.upload_detector: gr.UploadButton(visible=scheme == "synthid"),
-            **self.settings.show_scheme(scheme),
-        }
+        own: Updates = {self.own_settings: gr.Button(interactive=bool(self._own_settings(column)))}
         try:
             text = self._text(values, comparison, column)
             if text is None:
                 view = detection_view.empty(texts.EMPTY[source])
-                return {**shown, self.view: view, **self.figures.hide()}
+                return {**own, self.view: view, **self.figures.hide()}
             lab = self.app.labs.lab(values[self.tokenizer])
             found = detect(lab.model, text.text, limits=limits, **self.settings.options(values))
         except PlaygroundError as error:
-            return {**shown, self.view: detection_view.error(str(error))}
+            return {**own, self.view: detection_view.error(str(error))}
         windows = scan(found)
         files = values[self.detector_files]
         notes = uploaded_detector.notes(lab.model, text.text, files, found, limits)
         notes += _notes(text.column, found.scheme)
         view = detection_view.detection(found, windows, text.name, notes)
         inputs = {Detection: found, ScannedText: ScannedText(found, windows)}
-        return {**shown, self.view: view, **self.figures.draw(inputs)}
+        return {**own, self.view: view, **self.figures.draw(inputs)}
 
     def _text(
         self, values: Values, comparison: Comparison | None, column: Column | None
@@ -212,32 +240,34 @@ def build_detect(app: App) -> DetectSection:
     source, column, upload, tokenizer = _build_source(app)
     pasted = gr.Textbox(
         label="Pasted text",
+        placeholder="Paste a text here.",
         lines=4,
-        max_lines=10,
+        max_lines=4,
         max_length=app.limits.detect_characters,
-        visible=False,
         interactive=True,
+        show_label=False,
         elem_id="detect-pasted",
     )
-    with gr.Accordion("Detector settings", open=True, elem_id="detect-settings"):
-        settings = build_detector_settings(app.limits)
-        with gr.Row(elem_id="detect-tries"):
-            other_key = gr.Button("Try another key", size="sm", elem_id="detect-other-key")
-            other_scheme = gr.Button("Try another scheme", size="sm", elem_id="detect-other-scheme")
-            own_settings = gr.Button("Use the column's settings", size="sm", elem_id="detect-own")
-            upload_detector = gr.UploadButton(
-                "Upload a Bayesian detector",
-                file_count="multiple",
-                file_types=uploaded_detector.FILE_TYPES,
-                size="sm",
-                visible=False,
-                elem_id="detect-bring",
-            )
+    with gr.Row(elem_id="detect-key", elem_classes="settings"):
+        scheme_and_key = build_scheme_and_key(app.limits)
+        other_key = _small_button("Try another key", "detect-other-key")
+        other_scheme = _small_button("Try another scheme", "detect-other-scheme")
+        own_settings = _small_button("Use the column's settings", "detect-own", visible=False)
+    with gr.Accordion("More detector settings", open=False, elem_id="detect-settings"):
+        settings = build_detector_settings(app.limits, scheme_and_key)
+        upload_detector = gr.UploadButton(
+            "Upload a Bayesian detector",
+            file_count="multiple",
+            file_types=uploaded_detector.FILE_TYPES,
+            size="sm",
+            visible=False,
+            elem_id="detect-bring",
+        )
     view = gr.HTML(
-        value="",
+        value=detection_view.empty(texts.EMPTY[PASTED]),
         html_template=assets.text("watermark/web/detection.html"),
         css_template=assets.text("watermark/web/detection.css"),
-        js_on_load=assets.mount("watermark/web/detection.js"),
+        js_on_load=assets.mount(_SCRIPT),
         apply_default_css=False,
         elem_id="detected",
     )
@@ -265,10 +295,15 @@ def build_detect(app: App) -> DetectSection:
 def _build_source(app: App) -> tuple[gr.Radio, gr.Dropdown, gr.UploadButton, gr.Dropdown]:
     with gr.Row(elem_id="detect-source"):
         source = gr.Radio(
-            texts.SOURCES, value=COLUMN, label="Text from", interactive=True, elem_id="detect-where"
+            texts.SOURCES, value=PASTED, label="Text from", interactive=True, elem_id="detect-where"
         )
         column = gr.Dropdown(
-            [], label="Column", interactive=True, filterable=False, elem_id="detect-column"
+            [],
+            label="Column",
+            interactive=True,
+            filterable=False,
+            visible=False,
+            elem_id="detect-column",
         )
         upload = gr.UploadButton(
             "Open a text file",
@@ -286,6 +321,10 @@ def _build_source(app: App) -> tuple[gr.Radio, gr.Dropdown, gr.UploadButton, gr.
             elem_id="detect-tokenizer",
         )
     return source, column, upload, tokenizer
+
+
+def _small_button(label: str, id: str, **options: Any) -> gr.Button:
+    return gr.Button(label, size="sm", scale=0, min_width=0, elem_id=id, **options)
 
 
 def _change_event(control: Any) -> Any:

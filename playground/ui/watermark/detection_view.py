@@ -5,6 +5,7 @@ Text of visitors and models travels as JSON and reaches the page as text content
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from engine.watermark.windows import Scan
 from playground.ui.shared.html import json_value
 
 _WHOLE = 0.85  # a passage with this share of the text is not framed
+_MAX_KEYS = 3  # that are named in the verdict
 _MAX_TOKENS = 3_000  # that are shown; the numbers are of all
 
 _NOT_SCORED = {
@@ -26,20 +28,21 @@ _NOT_SCORED = {
 
 def empty(text: str) -> str:
     """The view without a text to examine."""
-    return json_value({"empty": text})
+    return _view({"empty": text})
 
 
 def error(text: str) -> str:
     """The view after an error."""
-    return json_value({"error": text})
+    return _view({"error": text})
 
 
 def detection(found: Detection, scan: Scan, name: str, notes: list[str]) -> str:
     """The view of a detection in the text called ``name``."""
     layered = found.layers is not None
-    return json_value(
+    return _view(
         {
             "verdict": found.verdict,
+            "about": _scheme_and_key(found),
             "reason": found.reason,
             "name": name,
             "notes": [*_round_trip(found.round_trip), _passage(scan), *notes],
@@ -51,6 +54,22 @@ def detection(found: Detection, scan: Scan, name: str, notes: list[str]) -> str:
             "layered": layered,
         }
     )
+
+
+def _view(value: dict[str, Any]) -> str:
+    """The component's value. It is never the same twice, so that the script always sees it."""
+    return json_value({**value, "once": uuid.uuid4().hex})
+
+
+def _scheme_and_key(found: Detection) -> str:
+    """What the verdict refers to. Of many keys, the first ones."""
+    if "keys" not in found.settings:
+        return f"for the key {found.settings['hashing_key']} and the scheme {found.scheme}"
+    keys = found.settings["keys"]
+    first = ", ".join(map(str, keys[:_MAX_KEYS]))
+    more = f", … ({len(keys)} in all)" if len(keys) > _MAX_KEYS else ""
+    noun = "key" if len(keys) == 1 else "keys"
+    return f"for the {noun} {first}{more} and the scheme {found.scheme}"
 
 
 def _framed(found: Detection, scan: Scan) -> list[int] | None:

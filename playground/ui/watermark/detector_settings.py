@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 from gradio.blocks import Block
@@ -16,18 +16,18 @@ from engine.watermark.statistics import Z_THRESHOLD, normal_tail
 from playground.ui.shared.controls import as_text, control, read, shown
 from playground.ui.shared.events import Updates, Values
 
-GREEN = ("greenlist_ratio", "hashing_key", "context_width")
-SYNTHID = (
-    "keys",
+# The parameters of each scheme besides its key.
+_MORE_GREEN = ("greenlist_ratio", "context_width")
+_MORE_SYNTHID = (
     "ngram_len",
     "context_history_size",
     "sampling_table_size",
     "sampling_table_seed",
 )
 _SCHEMES = [
-    ("lefthash: green lists", "lefthash"),
-    ("selfhash: green lists", "selfhash"),
-    ("synthid: tournament sampling", "synthid"),
+    ("lefthash: green list", "lefthash"),
+    ("selfhash: green list", "selfhash"),
+    ("synthid: tournament", "synthid"),
 ]
 # Of the field in which a threshold is set.
 THRESHOLD_HELP = (
@@ -38,9 +38,17 @@ THRESHOLD_HELP = (
 _KEY_OFFSET = 7919  # added for another key
 
 
+class SchemeAndKey(NamedTuple):
+    """The controls a verdict refers to; only the key of the scheme is shown."""
+
+    scheme: gr.Dropdown
+    hashing_key: Component  # of green lists
+    keys: Component  # of SynthID
+
+
 @dataclass(frozen=True)
 class DetectorSettings:
-    """The controls."""
+    """The controls. ``green`` and ``synthid`` are those of each scheme, by name."""
 
     scheme: gr.Dropdown
     threshold: gr.Slider
@@ -60,7 +68,12 @@ class DetectorSettings:
     def outputs(self) -> list[Block]:
         """The components that the methods below update."""
         own = [*self.green.values(), *self.synthid.values()]
-        return [self.scheme, *own, self.green_row, self.synthid_row]
+        return [self.scheme, *own, *self.rows]
+
+    @property
+    def rows(self) -> list[Block]:
+        """The components that `show_scheme` shows or hides."""
+        return [self.green["hashing_key"], self.synthid["keys"], self.green_row, self.synthid_row]
 
     def options(self, values: Values) -> dict[str, Any]:
         """The arguments of `engine.watermark.detector.detect`."""
@@ -81,12 +94,14 @@ class DetectorSettings:
             for name, one in controls.items()
             if name in fields
         }
-        return {self.scheme: scheme, **filled, **self.show_scheme(scheme)}
+        return {self.scheme: scheme, **filled}
 
     def show_scheme(self, scheme: str) -> Updates:
         """Show the controls of a scheme."""
         synthid = scheme == "synthid"
         return {
+            self.green["hashing_key"]: gr.Textbox(visible=not synthid),
+            self.synthid["keys"]: gr.Textbox(visible=synthid),
             self.green_row: gr.Row(visible=not synthid),
             self.synthid_row: gr.Row(visible=synthid),
         }
@@ -110,7 +125,7 @@ class DetectorSettings:
         """Change to the next scheme."""
         place = marks.SCHEMES.index(values[self.scheme])
         scheme = marks.SCHEMES[(place + 1) % len(marks.SCHEMES)]
-        return {self.scheme: scheme, **self.show_scheme(scheme)}
+        return {self.scheme: scheme}
 
     def _of(self, scheme: str) -> tuple[Mapping[str, Setting], Mapping[str, Component]]:
         if scheme == "synthid":
@@ -118,17 +133,24 @@ class DetectorSettings:
         return marks.GREEN_LIST, self.green
 
 
-def build_detector_settings(limits: Limits) -> DetectorSettings:
-    """The controls, with the defaults of a watermark."""
+def build_scheme_and_key(limits: Limits) -> SchemeAndKey:
+    """The scheme and its key, with the defaults of a watermark."""
+    scheme = gr.Dropdown(
+        _SCHEMES,
+        value="lefthash",
+        label="scheme",
+        interactive=True,
+        filterable=False,
+        elem_id="detect-scheme",
+    )
+    hashing_key = _control(marks.GREEN_LIST["hashing_key"], limits)
+    keys = _control(marks.SYNTHID["keys"], limits, visible=False, max_lines=1)
+    return SchemeAndKey(scheme, hashing_key, keys)
+
+
+def build_detector_settings(limits: Limits, main: SchemeAndKey) -> DetectorSettings:
+    """The other controls, with the defaults of a watermark."""
     with gr.Row(elem_classes="settings detection"):
-        scheme = gr.Dropdown(
-            _SCHEMES,
-            value="lefthash",
-            label="scheme",
-            interactive=True,
-            filterable=False,
-            elem_id="detect-scheme",
-        )
         threshold = gr.Slider(
             *(0, 12),
             value=Z_THRESHOLD,
@@ -146,14 +168,22 @@ def build_detector_settings(limits: Limits) -> DetectorSettings:
             elem_id="detect-ignore_repeated",
         )
     with gr.Row(elem_classes="settings detection") as green_row:
-        green = {name: _control(marks.GREEN_LIST[name], limits) for name in GREEN}
+        green = {name: _control(marks.GREEN_LIST[name], limits) for name in _MORE_GREEN}
     with gr.Row(elem_classes="settings detection", visible=False) as synthid_row:
-        synthid = {name: _control(marks.SYNTHID[name], limits) for name in SYNTHID}
-    return DetectorSettings(scheme, threshold, once, green, synthid, green_row, synthid_row)
+        synthid = {name: _control(marks.SYNTHID[name], limits) for name in _MORE_SYNTHID}
+    return DetectorSettings(
+        scheme=main.scheme,
+        threshold=threshold,
+        once=once,
+        green={"hashing_key": main.hashing_key, **green},
+        synthid={"keys": main.keys, **synthid},
+        green_row=green_row,
+        synthid_row=synthid_row,
+    )
 
 
-def _control(setting: Setting, limits: Limits) -> Component:
-    return control(setting, setting.default, limits, elem_id=f"detect-{setting.name}")
+def _control(setting: Setting, limits: Limits, **options: Any) -> Component:
+    return control(setting, setting.default, limits, elem_id=f"detect-{setting.name}", **options)
 
 
 def _value(setting: Setting, one: Component, value: Any) -> Any:

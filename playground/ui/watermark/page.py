@@ -22,8 +22,8 @@ class WatermarkPage:
 
     detect: DetectSection
     attack: AttackSection
-    calibrate: CalibrateSection
     explain: ExplainSection
+    calibrate: CalibrateSection
     guess: GuessSection
     tabs: Mapping[str, gr.Tab]
     open_section: gr.State  # the id of its tab
@@ -35,8 +35,8 @@ class WatermarkPage:
             section.select(always(name), None, self.open_section, **EVERY)
         self.detect.connect(tab, comparison)
         self.attack.connect(tab, comparison)
-        self.calibrate.connect()
         self.explain.connect(tab, self.tabs["explain"], self.open_section, comparison)
+        self.calibrate.connect()
         self.guess.connect()
 
 
@@ -48,10 +48,10 @@ def build(app: App) -> WatermarkPage:
             detect = build_detect(app)
         with gr.Tab("Attack", id="attack") as tabs["attack"]:
             attack = build_attack(app)
-        with gr.Tab("Calibrate", id="calibrate") as tabs["calibrate"]:
-            calibrate = build_calibrate(app)
         with gr.Tab("Explain", id="explain") as tabs["explain"]:
             explain = build_explain(app)
+        with gr.Tab("Calibrate", id="calibrate") as tabs["calibrate"]:
+            calibrate = build_calibrate(app)
         with gr.Tab("Guess", id="guess") as tabs["guess"]:
             guess = build_guess(app)
-    return WatermarkPage(detect, attack, calibrate, explain, guess, tabs, gr.State("detect"))
+    return WatermarkPage(detect, attack, explain, calibrate, guess, tabs, gr.State("detect"))

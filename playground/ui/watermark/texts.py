@@ -16,14 +16,17 @@ from playground import Playground
 from playground.ui.shared.comparison import Column, Comparison
 from playground.ui.shared.model_loading import Labs
 
-COLUMN, PASTED, FILE = SOURCES = ("a column", "pasted text", "a file")
+PASTED, COLUMN, FILE = SOURCES = ("pasted text", "a column", "a file")
 
 EMPTY = {
+    PASTED: (
+        "Paste a text, without the prompt it was generated from. The verdict appears here, for the "
+        "scheme and the key above."
+    ),
     COLUMN: (
         "There is no text yet. Run a comparison with a watermarking_config (two examples have "
         "one), paste a text, or open a file."
     ),
-    PASTED: "Paste a text, without the prompt it was generated from.",
     FILE: "Open a text file (UTF-8).",
 }
 

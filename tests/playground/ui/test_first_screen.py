@@ -48,6 +48,26 @@ def test_race_is_visible_without_scrolling(browser, address, size):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("size", [*SCREENS.values(), PHONE], ids=[*SCREENS, "phone"])
+def test_text_scheme_key_and_verdict_are_visible_without_scrolling(browser, address, size):
+    width, height = size
+    viewport = {"width": width, "height": height}
+    with opened(browser, address, "watermark?__theme=light", viewport=viewport) as page:
+        ready(page)
+        page.fill("#detect-pasted textarea", "The lighthouse stands on a rock. " * 12)
+        page.wait_for_selector("#detected .verdict b")
+        for name in ("pasted", "scheme", "hashing_key"):
+            assert inside(page, f"#detect-{name}", height), name
+        assert inside(page, "#detected .verdict", height)
+        page.click("#detect-other-scheme")
+        page.locator("#detected .about", has_text="selfhash").wait_for()
+        page.click("#detect-other-scheme")
+        page.locator("#detected .about", has_text="synthid").wait_for()
+        for part in ("#detect-scheme", "#detect-keys", "#detected .verdict"):
+            assert inside(page, part, height), part
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def inside(page, selector, height):
     box = page.locator(selector).bounding_box()
     return box["y"] >= 0 and box["y"] + box["height"] <= height

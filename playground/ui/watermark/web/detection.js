@@ -9,6 +9,7 @@ import { counted } from "../../shared/web/format.js";
 /**
  * @typedef {object} Detection
  * @property {string} verdict
+ * @property {string} about the key and the scheme it refers to
  * @property {string} reason
  * @property {string} name
  * @property {string[]} notes
@@ -19,6 +20,9 @@ import { counted } from "../../shared/web/format.js";
  * @property {[start: number, end: number] | null} best the watermarked passage
  * @property {boolean} layered
  */
+
+const WAIT = 100; // ms after which a detection is announced; most are faster
+const FAILED = "The detection failed. Change a setting to try again.";
 
 const KINDS = {
   green: ["on the green list", "not on the green list", "not scored"],
@@ -91,28 +95,97 @@ function tables({ counts, layers, notes }) {
   return node;
 }
 
-/** @param {Component} component */
-export function mount({ element, props, watch }) {
-  const [verdict, found] = ["verdict", "found"].map((name) => part(element, name));
-
-  function show() {
-    const view = props.value ? JSON.parse(props.value) : { empty: "" };
-    const message = view.error ?? view.empty;
-    const state = view.error === undefined ? (view.verdict ?? "empty") : "error";
-    element.dataset.state = state;
-    verdict.className = `verdict ${state.replaceAll(" ", "-")}`;
-    if (message !== undefined) {
-      verdict.textContent = message;
-      if (view.error === undefined) found.replaceChildren(); // an error keeps the last result
-      found.classList.toggle("old", view.error !== undefined);
-      return;
-    }
-    const reason = view.reason.replace(view.verdict, "").replace(/^[:;,\s]+/, "");
-    verdict.replaceChildren(make("b", "", view.verdict), make("span", "", reason));
-    found.classList.remove("old");
-    found.replaceChildren(make("p", "name", view.name), legend(view), tokenText(view), tables(view));
+class DetectionView {
+  /** @param {Component} component */
+  constructor({ element, props, watch }) {
+    this.element = element;
+    this.props = props;
+    this.verdict = part(element, "verdict");
+    this.working = part(element, "working");
+    this.found = part(element, "found");
+    this.timer = 0;
+    watch("value", () => this.show());
+    this.show();
   }
 
-  watch("value", show);
-  show();
+  /** A detection has started: says that what is shown is out of date, unless the result arrives at once. */
+  start() {
+    this.timer ||= setTimeout(() => this.#mark(true), WAIT);
+  }
+
+  #end() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.#mark(false);
+  }
+
+  /** @param {boolean} working */
+  #mark(working) {
+    part(this.element, "detected").setAttribute("aria-busy", String(working));
+    this.working.textContent = working ? "Detecting …" : "";
+  }
+
+  fail() {
+    this.#end();
+    this.#say({ error: FAILED });
+  }
+
+  show() {
+    this.#end();
+    const view = this.props.value ? JSON.parse(this.props.value) : { empty: "" };
+    if (view.verdict === undefined) this.#say(view);
+    else this.#showDetection(view);
+  }
+
+  /**
+   * Shows a message instead of a verdict. An error keeps the last result.
+   * @param {{ error?: string, empty?: string }} message
+   */
+  #say({ error, empty }) {
+    this.#setState(error === undefined ? "empty" : "error");
+    this.verdict.textContent = error ?? empty ?? "";
+    if (error === undefined) this.found.replaceChildren();
+    this.found.classList.toggle("old", error !== undefined);
+  }
+
+  /** @param {Detection} view */
+  #showDetection(view) {
+    this.#setState(view.verdict);
+    const reason = view.reason.replace(view.verdict, "").replace(/^[:;,\s]+/, "");
+    this.verdict.replaceChildren(
+      make("b", "", view.verdict), " ", make("span", "about", view.about), " ", make("span", "reason", reason),
+    );
+    this.found.classList.remove("old");
+    this.found.replaceChildren(make("p", "name", view.name), legend(view), tokenText(view), tables(view));
+  }
+
+  /** @param {string} state */
+  #setState(state) {
+    this.element.dataset.state = state;
+    this.verdict.className = `verdict ${state.replaceAll(" ", "-")}`;
+  }
+}
+
+/** @type {DetectionView | null} */
+let view = null;
+
+/** @param {Component} component */
+export function mount(component) {
+  view = new DetectionView(component);
+}
+
+// Event listeners in Python call the functions below.
+
+/**
+ * A detection with these inputs starts.
+ * @param {unknown[]} inputs
+ */
+export function started(...inputs) {
+  view?.start();
+  return inputs;
+}
+
+export function failed() {
+  view?.fail();
+  return [];
 }

@@ -103,6 +103,13 @@ def choose(page, id, name):
     page.get_by_role("option", name=name).click()
 
 
+def more_settings(page):
+    """Open the settings below scheme and key."""
+    if not page.locator("#detect-z_threshold").is_visible():
+        page.get_by_role("button", name="More detector settings").click()
+        page.locator("#detect-z_threshold").wait_for()
+
+
 def paste(page, text):
     look_at(page, "pasted text")
     page.fill("#detect-pasted textarea", text)
@@ -185,6 +192,62 @@ def test_only_the_right_key_detects_the_watermark(page, lab, traces):
     verdict(page, "not marked")
 
 
+def test_the_verdict_says_for_which_key_and_scheme_it_holds(page):
+    about = page.locator("#detected .verdict .about")
+    assert about.inner_text() == "for the key 15485863 and the scheme lefthash"
+    page.fill("#detect-hashing_key input", "7")
+    wait(lambda: about.inner_text() == "for the key 7 and the scheme lefthash")
+    page.click("#detect-other-scheme")
+    wait(lambda: about.inner_text() == "for the key 7 and the scheme selfhash")
+
+
+# Records when the page was changed, and when it first says that it is detecting.
+WATCH = """kind => {
+    window.times = {};
+    document.addEventListener(kind, () => (times.changed ??= performance.now()), true);
+    const working = document.querySelector('#detected .working');
+    const shown = () => working.textContent && (times.shown ??= performance.now());
+    new MutationObserver(shown).observe(working, { childList: true });
+}"""
+
+
+@pytest.mark.parametrize("kind", ["click", "input"])
+def test_the_verdict_is_marked_as_out_of_date_while_detecting(page, kind):
+    held = []
+    height = page.locator("#detected").bounding_box()["height"]
+    page.evaluate(WATCH, kind)
+    page.route("**/queue/join*", lambda route: held.append(route))  # a slow server
+    if kind == "click":
+        page.click("#detect-other-key")
+    else:
+        page.fill("#detect-hashing_key input", "15485864")
+    page.wait_for_selector("#detected [aria-busy=true] .verdict b:text-is('marked')")
+    assert page.inner_text("#detected .working") == "Detecting …"
+    assert page.locator("#detected .working").get_attribute("role") == "status"
+    assert page.evaluate("times.shown - times.changed") < 300
+    assert page.locator("#detected").bounding_box()["height"] == height
+    for route in held:
+        route.continue_()
+    held.clear()
+    page.unroute_all(behavior="ignoreErrors")
+    page.wait_for_selector("#detected [aria-busy=false] .verdict b:text-is('not marked')")
+    assert page.locator("#detected .working:empty").count() == 1
+
+
+def test_pasted_text_is_kept_when_the_page_is_opened_again(page):
+    paste(page, "The sea is wide and blue. " * 9)
+    tab(page, "Compare")
+    tab(page, "Watermark")
+    page.wait_for_timeout(500)
+    assert page.locator("#detect-where").get_by_label("pasted text").is_checked()
+    page.fill("#detect-pasted textarea", "")
+    page.locator("#detected .verdict.empty").wait_for()
+    tab(page, "Compare")
+    tab(page, "Watermark")
+    verdict(page, "marked")
+    assert page.locator("#detect-where").get_by_label("a column").is_checked()
+
+
 def test_another_scheme_shows_its_settings_and_detects_nothing(page, lab, traces):
     page.click("#detect-other-scheme")
     verdict(page, "not marked")
@@ -209,6 +272,7 @@ def test_another_tokenizer_detects_nothing(page, traces):
 
 
 def test_ignore_repeated_and_the_threshold_take_effect_at_once(page):
+    more_settings(page)
     used = page.locator("#detected thead .used")
     assert used.inner_text() == "all n-grams"
     page.get_by_label("ignore_repeated").check()
@@ -305,8 +369,11 @@ def test_synthid_is_detected_with_the_keys_of_its_column(browser, address, lab, 
         assert rows["weighted mean"]["threshold"] == f"{layers.weighted_threshold:.4f}"
         assert rows["mean"]["z-score"] == f"{layers.mean_z:.2f}"
         page.wait_for_selector("#figure-synthid_g_values .main-svg >> nth=0")
-        keys = page.input_value("#detect-keys textarea")
+        keys = page.input_value("#detect-keys input")
         assert json.loads(keys) == marked.settings["watermarking_config"]["keys"]
+        about = page.inner_text("#detected .verdict .about")
+        assert about == "for the keys 654, 400, 836, … (10 in all) and the scheme synthid"
+        more_settings(page)
         with page.expect_file_chooser() as chooser:
             page.click("#detect-bring")
         chooser.value.set_files(trained / "config.json")
@@ -325,6 +392,11 @@ def test_an_empty_page_says_what_to_do(browser, address):
     with opened(browser, address) as page:
         ready(page)
         tab(page, "Watermark")
+        page.locator("#detected .verdict.empty", has_text="Paste a text").wait_for()
+        assert page.locator("#detect-pasted textarea").is_visible()
+        names = page.locator("#watermark-tabs [role=tab]").all_inner_texts()
+        assert names == ["Detect", "Attack", "Explain", "Calibrate", "Guess"]
+        look_at(page, "a column")
         page.locator("#detected .verdict.empty", has_text="Run a comparison").wait_for()
         tab(page, "Explain")
         page.locator("#explain-words", has_text="No column has a green list").wait_for()
