@@ -22,6 +22,16 @@ def table(name: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return str(_MACROS.table(name, head, rows))
 
 
+def hint(id: str, name: str, text: str) -> str:
+    """An "i" that shows a text on hover and focus; ``name`` is for screen readers."""
+    return str(_MACROS.hint(id, name, text))
+
+
+def remarks(texts: Sequence[str]) -> str:
+    """A paragraph for each text."""
+    return str(_MACROS.remarks(texts))
+
+
 def progress(text: str, done: int = 0, total: int = 0) -> str:
     """A progress line, with a bar if the total is known."""
     return str(_MACROS.progress(text, done, total))

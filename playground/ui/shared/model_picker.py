@@ -1,8 +1,7 @@
-"""The model menu in the page's header; below it how loading proceeds and how the model is run."""
+"""The model menu in the page's header; beside it how loading proceeds and how the model is run."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ import gradio as gr
 
 from engine.errors import PlaygroundError
 from engine.trie.backends import BackendStatus
+from playground.ui.shared import html
 from playground.ui.shared.events import QUICK
 from playground.ui.shared.model_loading import Labs
 
@@ -20,7 +20,8 @@ _POLL = 0.5  # seconds between two checks while a model loads
 class _State(NamedTuple):
     text: str  # the progress, or why loading failed; empty once the model is loaded
     loaded: str = ""  # the model's name once it is loaded
-    backend: str = ""
+    backend: str = ""  # HTML: a hint that says how the model is run
+    fallbacks: str = ""  # HTML: what could not be used
     waiting: bool = False
 
 
@@ -30,7 +31,8 @@ class ModelPicker:
 
     menu: gr.Dropdown
     status: gr.Markdown
-    backend: gr.Markdown
+    backend: gr.HTML
+    fallbacks: gr.HTML
     loaded: gr.State  # the name of the loaded model; empty while there is none
 
     def connect(
@@ -49,13 +51,14 @@ class ModelPicker:
             return (
                 state.text,
                 state.backend,
+                state.fallbacks,
                 state.loaded or loaded,
                 gr.Timer(active=state.waiting),
                 *(gr.Button(interactive=ready) for _ in buttons),
             )
 
         timer = gr.Timer(_POLL)  # also repeats a request whose answer was lost
-        outputs = [self.status, self.backend, self.loaded, timer, *buttons]
+        outputs = [self.status, self.backend, self.fallbacks, self.loaded, timer, *buttons]
         gr.on(
             [page.load, timer.tick, self.menu.change],
             poll,
@@ -80,8 +83,9 @@ def model_picker(labs: Labs) -> ModelPicker:
             elem_id="model",
         )
         status = gr.Markdown(f"Loading {labs.default} …", elem_id="loading")
-        backend = gr.Markdown(elem_id="backend", elem_classes="summary")
-    return ModelPicker(menu, status, backend, gr.State(""))
+        backend = gr.HTML(elem_id="backend", padding=False, apply_default_css=False)
+    fallbacks = gr.HTML(elem_id="fallbacks", padding=False)
+    return ModelPicker(menu, status, backend, fallbacks, gr.State(""))
 
 
 def _state(name: str, labs: Labs) -> _State:
@@ -89,16 +93,21 @@ def _state(name: str, labs: Labs) -> _State:
         loader = labs.loader(name)
         if not loader.done:
             return _State(f"Loading {name} … {loader.seconds:.0f} s", waiting=True)
-        return _State("", loaded=name, backend=_backend(loader.lab().backend_status))
+        run_by = loader.lab().backend_status
+        fallbacks = html.remarks([f"Not used: {reason}." for reason in _missing(run_by)])
+        hint = html.hint("backend-hint", f"How {name} is run", _backend(run_by))
+        return _State("", loaded=name, backend=hint, fallbacks=fallbacks)
     except Exception as error:
         reason = error if isinstance(error, PlaygroundError) else "see the server log"
         return _State(f"{name} could not be loaded: {reason}")
 
 
 def _backend(status: BackendStatus) -> str:
-    """Which backend and accelerations run a model, and why others do not."""
+    """Which backend and accelerations run a model."""
     used = f" with {', '.join(status.accelerations)}" if status.accelerations else ""
-    missing = [*([status.reason] if status.reason else []), *status.fallbacks]
-    return f"Runs on the {status.backend} backend{used}." + "".join(
-        f"\n\nNot used: {html.escape(reason)}." for reason in missing
-    )
+    return f"Runs on the {status.backend} backend{used}."
+
+
+def _missing(status: BackendStatus) -> list[str]:
+    """Why the trie or an acceleration is not used."""
+    return [*([status.reason] if status.reason else []), *status.fallbacks]

@@ -1,5 +1,7 @@
 """What is visible without scrolling, how pages are reached, and that switching keeps everything."""
 
+import itertools
+
 import pytest
 
 from tests.playground.ui.browsing import (
@@ -66,6 +68,21 @@ def test_text_scheme_key_and_verdict_are_visible_without_scrolling(browser, addr
         for part in ("#detect-scheme", "#detect-keys", "#detected .verdict"):
             assert inside(page, part, height), part
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_header_is_one_line_with_a_hint_about_the_backend(browser, address):
+    with opened(browser, address, viewport={"width": 1280, "height": 720}) as page:
+        ready(page)
+        assert page.locator("#head").bounding_box()["height"] <= 48
+        parts = ["#head h1", "#pages > .tab-wrapper", "#backend button", "#model", "#share"]
+        boxes = [page.locator(part).first.bounding_box() for part in parts]
+        for left, right in itertools.pairwise(boxes):
+            assert left["x"] + left["width"] <= right["x"]
+        hint = page.locator("#backend p")
+        assert not hint.is_visible()
+        page.focus("#backend button")
+        assert hint.is_visible()
+        assert hint.inner_text().startswith("Runs on the trie backend")
 
 
 def inside(page, selector, height):

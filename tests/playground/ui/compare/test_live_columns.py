@@ -78,10 +78,14 @@ def test_the_page_opens_before_the_model_is_loaded_and_shows_the_progress(server
         page.wait_for_selector("#run:not([disabled])")
         assert page.input_value("#model input") == "toy"
         assert not page.locator("#loading").is_visible()
-        backend = page.inner_text("#backend")
-        assert backend.startswith("Runs on the plain backend.")
-        assert "Not used: toy models have no cache." in backend
-        assert "Not used: fused layers: not on <toy> models." in backend
+        page.get_by_label("How toy is run").focus()
+        assert page.locator("#backend p").inner_text() == "Runs on the plain backend."
+        fallbacks = page.locator("#fallbacks p")
+        assert all(line.is_visible() for line in fallbacks.all())
+        assert fallbacks.all_inner_texts() == [
+            "Not used: toy models have no cache.",
+            "Not used: fused layers: not on <toy> models.",
+        ]
 
 
 # Delays every result of the server by a tenth of a second.
