@@ -85,6 +85,37 @@ def test_the_header_is_one_line_with_a_hint_about_the_backend(browser, address):
         assert hint.inner_text().startswith("Runs on the trie backend")
 
 
+# 200 % on a screen of 1280 x 720, and 150 %.
+ZOOMED = [{"width": 640, "height": 360}, {"width": 853, "height": 480}]
+PARTS = {
+    "": ("#head", "#pages > .tab-wrapper", "#bar", "#below-bar", "#live", "#dock"),
+    "race": ("#head", "#pages > .tab-wrapper", "#spec-form", "#spec-course", "#spec-tabs"),
+    "watermark": ("#head", "#pages > .tab-wrapper", "#watermark-tabs"),
+}
+
+
+@pytest.mark.parametrize("viewport", ZOOMED, ids=["200 %", "150 %"])
+@pytest.mark.parametrize("path", PARTS)
+def test_a_zoomed_page_is_usable(browser, address, path, viewport):
+    options = {"viewport": viewport, "device_scale_factor": 1280 / viewport["width"]}
+    with opened(browser, address, f"{path}?__theme=light", **options) as page:
+        ready(page)
+        if path == "":
+            length(page, 4)
+            with running(page):
+                pass
+            column(page, 2).locator(".token").first.click()
+            page.wait_for_selector("#step-view .stages")
+            page.keyboard.press("Escape")
+            page.wait_for_selector("#live-candidates", state="hidden")
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+        boxes = [page.locator(part).first.bounding_box() for part in PARTS[path]]
+        for above, below in itertools.pairwise(boxes):
+            assert above["y"] + above["height"] <= below["y"] + 1
+        for box in boxes:
+            assert box["x"] >= 0 and box["x"] + box["width"] <= viewport["width"]
+
+
 def inside(page, selector, height):
     box = page.locator(selector).bounding_box()
     return box["y"] >= 0 and box["y"] + box["height"] <= height
