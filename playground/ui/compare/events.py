@@ -10,6 +10,7 @@ import gradio as gr
 from gradio.blocks import Block
 
 from playground import Playground
+from playground.ui import assets
 from playground.ui.compare import forks
 from playground.ui.compare.cards import (
     ADD_STRATEGY,
@@ -40,8 +41,10 @@ from playground.ui.shared.events import (
 )
 from playground.ui.shared.jobs import loaded_lab
 from playground.ui.shared.messages import shows_errors, warn
-from playground.ui.shared.pages import App, ComparisonEvents, Pages
+from playground.ui.shared.pages import App, ComparisonEvents, Pages, SentColumn
 from playground.ui.shared.share import link_state
+
+_HAND_OVER = "compare/web/hand_over.js"
 
 
 def connect(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
@@ -60,12 +63,21 @@ def connect(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
     connect_tabs(
         layout.tabs, app, runs, pages, layout.form, layout.actions, layout.cards, layout.live
     )
+
+    def sent_column(page: str, event: gr.EventData, request: gr.Request) -> SentColumn | None:
+        comparison, sent = current(request), event_data(event, "page", "column")
+        if comparison is None or sent["page"] != page:
+            return None
+        column = comparison.column(sent["column"])
+        return SentColumn(column, comparison) if column.trace else None
+
     events = ComparisonEvents(
-        prompt=layout.form.prompt,
-        prompt_kind=layout.form.kind,
         current=current,
         finished=layout.live.over,
         pinned=layout.live.pinned,
+        sent=layout.live.sent,
+        sent_column=sent_column,
+        back_from=partial(assets.listener, _HAND_OVER, "backFrom"),
         open_tab=layout.tabs.open_tab,
     )
     for name, page in pages.built.items():

@@ -14,15 +14,15 @@ _LIVE_STYLES = (
     *("compare/web/live_view.css", "compare/web/columns.css", "compare/web/cards.css"),
     *("compare/web/candidate_card.css", "compare/web/playback.css"),
 )
-_LIVE_EVENTS = ("started", "over", "forked", "edited", "pinned")
+_LIVE_EVENTS = ("started", "over", "forked", "edited", "pinned", "sent")
 STOP = assets.listener("compare/web/feed_stream.js", "stopRuns")  # stops the runs on the page
 
 
 def live_columns() -> gr.HTML:
     """The columns of tokens; the value is what `Runs.compare` returns.
 
-    Events: ``started`` when runs start; ``over`` when all have ended; ``forked``, ``edited`` and
-    ``pinned`` for what the visitor does.
+    Events: ``started`` when runs start; ``over`` when all have ended; ``forked``, ``edited``,
+    ``pinned`` and ``sent`` for what the visitor does.
     """
     return gr.HTML(
         value="",

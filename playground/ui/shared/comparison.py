@@ -55,6 +55,11 @@ class Column:
         return f"{self.key + 1}. {self.request.heading[0]}"
 
     @property
+    def label(self) -> str:
+        """The same, inside a sentence."""
+        return f"column {self.key + 1}, {self.request.heading[0]}"
+
+    @property
     def prefix_ids(self) -> list[int]:
         """The token ids of the prefix."""
         return [inherited.token.id for inherited in self.prefix]
@@ -102,7 +107,7 @@ class Comparison:
                 "settings": settings,
                 "origin": origin,
                 "card": None if origin is not None else request.card,
-                "prompt": _prompt_text(request.prompt),
+                "prompt": prompt_text(request.prompt),
                 "chat": not isinstance(request.prompt, str),
                 "before": [inherited.to_dict() for inherited in prefix],
             },
@@ -137,7 +142,8 @@ class Comparison:
         return tuple(column.trace for column in self.columns if column.trace)
 
 
-def _prompt_text(prompt: str | Chat) -> str:
+def prompt_text(prompt: str | Chat) -> str:
+    """A prompt as it was entered."""
     return prompt if isinstance(prompt, str) else prompt[-1]["content"]
 
 

@@ -15,7 +15,7 @@ from gradio.blocks import Block
 
 from engine.settings import Limits
 from playground import Playground
-from playground.ui.shared.comparison import Comparison
+from playground.ui.shared.comparison import Column, Comparison
 from playground.ui.shared.events import Event, Updates, Values
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.model_picker import ModelPicker
@@ -37,15 +37,24 @@ class App:
     turns: Turns
 
 
+class SentColumn(NamedTuple):
+    """A column that the visitor opens on another page. Its run has ended."""
+
+    column: Column
+    comparison: Comparison
+
+
 @dataclass(frozen=True)
 class ComparisonEvents:
     """What other pages may use of the compare page."""
 
-    prompt: gr.Textbox
-    prompt_kind: gr.Radio
     current: Callable[[gr.Request], Comparison | None]  # the visitor's comparison
     finished: Event  # all runs have ended
     pinned: Event  # another position in the texts was pinned
+    sent: Event  # a column was sent to another page
+    # The column of an event ``sent``; None if it was sent to another page than this one.
+    sent_column: Callable[[str, gr.EventData, gr.Request], SentColumn | None]
+    back_from: Callable[[str], str]  # the ``js`` that returns to the column sent to a page
     open_tab: gr.State  # the id of the open tab
 
 

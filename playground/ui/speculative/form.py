@@ -8,15 +8,21 @@ from typing import Any
 
 import gradio as gr
 
+import strategies
 from engine.errors import PlaygroundError
 from engine.prompt import Chat
 from engine.settings import Limits
+from engine.trace import Trace
 from playground import Playground
 from playground.speculation.drafters import Drafter, all_drafters, early_exit_description
 from playground.ui.shared import html
-from playground.ui.shared.controls import as_prompt, fitting, prompt_kind
+from playground.ui.shared.back_button import BackButton, build_back_button
+from playground.ui.shared.comparison import prompt_text
+from playground.ui.shared.controls import PROMPT_KINDS, as_prompt, fitting, prompt_kind
 from playground.ui.shared.events import Updates, Values
 from playground.ui.shared.jobs import JobControls, job_controls
+from playground.ui.shared.messages import warn
+from playground.ui.shared.pages import SentColumn
 from playground.ui.speculative.examples import EXAMPLES
 
 _MAX_TOKENS = 400
@@ -41,7 +47,7 @@ class Form:
     point: gr.Markdown
     prompt: gr.Textbox
     kind: gr.Radio
-    copy_prompt: gr.Button  # copies the prompt of the compare page
+    back: BackButton
     drafters: gr.CheckboxGroup
     from_link: gr.State  # the drafters that a link selects, until the visitor selects others
     missing: gr.HTML
@@ -82,6 +88,32 @@ class Form:
             if field is not self.drafters:
                 updates[field] = fitting(field, changes.get(name), field.value)
         return updates
+
+    @property
+    def received(self) -> list[Any]:
+        """The components that `receive` updates."""
+        fields = [self.prompt, self.kind, self.tokens, self.seed, self.sampling, self.temperature]
+        return [self.point, *fields, *self.back.outputs]
+
+    def receive(self, sent: SentColumn) -> Updates:
+        """Show the prompt and the settings of a column."""
+        trace, prompt = sent.column.trace, sent.column.request.prompt
+        assert trace is not None, "only columns whose run has ended are sent"
+        temperature = _temperature(trace)
+        sampled: dict[str, Any] = (
+            {} if temperature is None else {"value": _within(self.temperature, temperature)}
+        )
+        tokens = trace.settings.get("max_new_tokens", self.tokens.value)
+        return {
+            self.point: f"The prompt and the settings of {sent.column.label}.",
+            self.prompt: prompt_text(prompt),
+            self.kind: PROMPT_KINDS[not isinstance(prompt, str)],
+            self.tokens: _within(self.tokens, tokens),
+            self.seed: trace.seed,
+            self.sampling: temperature is not None,
+            self.temperature: gr.Slider(visible=temperature is not None, **sampled),
+            **self.back.show(sent),
+        }
 
     def prompt_of(self, values: Values) -> str | Chat:
         """The prompt as a lab takes it."""
@@ -180,6 +212,21 @@ def _layers(lab: Playground) -> int:
     return int(getattr(config, "num_hidden_layers", 2))
 
 
+def _temperature(trace: Trace) -> float | None:
+    """The temperature of a run that sampled; None of one that did not."""
+    known = strategies.registered().get(trace.strategy)
+    sampled = trace.settings.get("do_sample", known is not None and known.fixed.get("do_sample"))
+    return float(trace.settings.get("temperature") or 1.0) if sampled else None
+
+
+def _within(slider: gr.Slider, value: float) -> float:
+    """The value, or the nearest one of the slider; then a warning says so."""
+    used = max(slider.minimum, min(value, slider.maximum))
+    if used != value:
+        warn(f"The column's {slider.label} is {value:g}; the race uses {used:g}, its limit.")
+    return used
+
+
 def build_form(limits: Limits) -> tuple[Form, JobControls]:
     """The form, filled with the first example, and the buttons of the race."""
     first = EXAMPLES[0]
@@ -199,7 +246,7 @@ def build_form(limits: Limits) -> tuple[Form, JobControls]:
             interactive=True,
             elem_id="spec-prompt",
         )
-        copy_prompt = gr.Button("Copy the prompt from Compare", size="sm", elem_id="spec-above")
+        back = build_back_button("spec-back")
         kind = prompt_kind("spec-kind")
     with gr.Column(elem_id="spec-lineup"):
         drafters = gr.CheckboxGroup(
@@ -212,7 +259,7 @@ def build_form(limits: Limits) -> tuple[Form, JobControls]:
     controls = job_controls("spec", race="Race")
     settings = _settings(limits, min(first.max_new_tokens, limits.max_new_tokens))
     named = {"drafters": drafters, "from_link": gr.State(None), "missing": missing, **settings}
-    return Form(tuple(examples), point, prompt, kind, copy_prompt, **named), controls
+    return Form(tuple(examples), point, prompt, kind, back, **named), controls
 
 
 def _settings(limits: Limits, tokens: int) -> Mapping[str, Any]:

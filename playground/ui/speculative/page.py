@@ -15,6 +15,7 @@ from playground.ui.shared import html
 from playground.ui.shared.controls import PROMPT_KINDS
 from playground.ui.shared.events import EVERY, QUICK, QUIET, StateValue, Updates, Values, visitor
 from playground.ui.shared.jobs import JOB, JobControls, Jobs, loaded_lab
+from playground.ui.shared.messages import shows_errors
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.pages import App, ComparisonEvents
 from playground.ui.speculative import results
@@ -68,11 +69,24 @@ class SpeculativePage:
 
     def connect(self, tab: gr.Tab, comparison: ComparisonEvents) -> None:
         """Connect all sections."""
-        self._connect_form(comparison)
+        self._connect_form()
+        self._connect_sent(str(tab.id), comparison)
         self._connect_jobs()
         self._connect_details()
 
-    def _connect_form(self, comparison: ComparisonEvents) -> None:
+    def _connect_sent(self, page: str, comparison: ComparisonEvents) -> None:
+        """Show the prompt and the settings of a column that is sent to this page."""
+        form = self.linked_form
+
+        @shows_errors
+        def receive(event: gr.EventData, request: gr.Request) -> Updates:
+            sent = comparison.sent_column(page, event, request)
+            return {form.point: gr.skip()} if sent is None else form.receive(sent)
+
+        comparison.sent(receive, None, form.received, **EVERY)
+        form.back.connect(page, comparison)
+
+    def _connect_form(self) -> None:
         form, loaded = self.linked_form, self.app.model.loaded
         menus = [self.losslessness.drafter, self.draft_length.drafter]
 
@@ -92,9 +106,6 @@ class SpeculativePage:
         ) -> Updates:
             return show_model(name if from_link else "", selected, from_link, layer)
 
-        def copy_prompt(prompt: str, kind: str) -> tuple[str, str]:
-            return prompt, kind
-
         inputs = [loaded, form.drafters, form.from_link, form.layer]
         outputs = [form.drafters, form.missing, form.layer, *menus]
         loaded.change(show_model, inputs, outputs, **_MODEL_CHANGE)
@@ -103,8 +114,6 @@ class SpeculativePage:
         form.sampling.change(
             lambda on: gr.Slider(visible=on), form.sampling, form.temperature, **QUICK
         )
-        source = [comparison.prompt, comparison.prompt_kind]
-        form.copy_prompt.click(copy_prompt, source, [form.prompt, form.kind], **QUICK)
         filled = [form.prompt, form.kind, form.point, form.tokens, form.sampling, form.temperature]
         for button, example in zip(form.examples, EXAMPLES, strict=True):
             button.click(_fill(example, self.app.limits), None, filled, **QUICK)

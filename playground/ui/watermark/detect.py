@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 import uuid
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +16,11 @@ from engine.errors import PlaygroundError
 from engine.watermark.detection import Detection
 from engine.watermark.detector import detect, scan
 from playground.ui import assets
+from playground.ui.shared.back_button import BackButton, build_back_button
 from playground.ui.shared.comparison import Column, Comparison
-from playground.ui.shared.events import EVERY, LATEST, QUICK, QUIET, Updates, Values
+from playground.ui.shared.events import EVERY, LATEST, QUICK, QUIET, Updates, Values, visitor
 from playground.ui.shared.figures import FigurePlaces, figure_places
-from playground.ui.shared.pages import App, ComparisonEvents
+from playground.ui.shared.pages import App, ComparisonEvents, SentColumn
 from playground.ui.watermark import detection_view, texts, uploaded_detector
 from playground.ui.watermark.detector_settings import (
     DetectorSettings,
@@ -29,10 +33,13 @@ from playground.watermarks.strategy_effects import watermark_effect
 from visualizers import views
 from visualizers.watermark.scan import ScannedText
 
+_MAX_VISITORS = 1_000  # whose latest detection is known
 _SCRIPT = "watermark/web/detection.js"
 _STARTED, _FAILED = (assets.listener(_SCRIPT, name) for name in ("started", "failed"))
 # While a detection runs, only the last of all changes waits.
 _LIVE: dict[str, Any] = {**QUIET, "concurrency_limit": 4, "trigger_mode": "always_last"}
+# One at a time: a page that is opened with a column reports both, and the column must stay.
+ONE_FILL: dict[str, Any] = {**EVERY, "concurrency_limit": 1, "concurrency_id": "detect column"}
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,7 @@ class DetectSection:
     detector_files: gr.State  # the paths of an uploaded detector
     view: gr.HTML
     figures: FigurePlaces
+    back: BackButton
     filled_from: gr.State  # the comparison and column whose settings were filled in last
     refresh: gr.State  # changes when a listener has changed a control
 
@@ -67,6 +75,7 @@ class DetectSection:
     def filled(self) -> list[Block]:
         """What is filled in when another column is chosen."""
         return [
+            self.source,
             self.column,
             self.tokenizer,
             *self.settings.outputs,
@@ -74,8 +83,24 @@ class DetectSection:
             self.refresh,
         ]
 
+    @property
+    def received(self) -> list[Block]:
+        """The components that `receive` updates."""
+        return [*self.filled, *self.back.outputs]
+
+    def receive(self, sent: SentColumn) -> Updates:
+        """Show a column that was sent to the page, with the settings of its watermark or else the
+        defaults."""
+        return {
+            self.source: COLUMN,
+            **self.settings.reset(),
+            **self._fill(sent.comparison, sent.column),
+            **self.back.show(sent),
+        }
+
     def connect(self, tab: gr.Tab, comparison: ComparisonEvents) -> None:
         """Connect the section; ``tab`` is that of the Watermark page."""
+        self.back.connect(str(tab.id), comparison)
         # These lead to a detection after an event of their own. Gradio runs the listeners of an
         # event one after the other, so this one comes first.
         buttons = [self.other_key.click, self.other_scheme.click, self.own_settings.click]
@@ -84,8 +109,14 @@ class DetectSection:
         self._connect_buttons(comparison)
         self._connect_visibility()
 
+        latest = _Latest()
+
         def listener(values: Values, request: gr.Request) -> Updates:
-            return self._detect(values, comparison.current(request))
+            number = latest.start(visitor(request))
+            updates = self._detect(values, comparison.current(request))
+            if latest.is_current(visitor(request), number):
+                return updates
+            return {self.view: gr.skip()}
 
         changes = [self.source, self.pasted, self.tokenizer, *self.settings.all]
         triggers = [*map(_change_event, changes), self.refresh.change]
@@ -99,7 +130,7 @@ class DetectSection:
         def opened(source: str, pasted: str, filled_from: str, request: gr.Request) -> Updates:
             updates = self._show_columns(comparison.current(request), filled_from)
             if self.column in updates and source == PASTED and not pasted:
-                updates[self.source] = COLUMN
+                updates |= {self.source: COLUMN, self.refresh: _new_id()}
             return updates
 
         def finished(
@@ -117,11 +148,9 @@ class DetectSection:
             return {**own, self.filled_from: now, self.refresh: _new_id()}
 
         inputs = [self.source, self.pasted, self.filled_from]
-        tab.select(opened, inputs, [self.source, *self.filled], **EVERY)
-        comparison.finished(
-            finished, [comparison.open_tab, *inputs], [self.source, *self.filled], **EVERY
-        )
-        self.column.input(choose, [self.column, self.filled_from], self.filled, **QUICK)
+        tab.select(opened, inputs, self.filled, **ONE_FILL)
+        comparison.finished(finished, [comparison.open_tab, *inputs], self.filled, **ONE_FILL)
+        self.column.input(choose, [self.column, self.filled_from], self.filled, **ONE_FILL)
 
     def _connect_buttons(self, comparison: ComparisonEvents) -> None:
         """Connect the buttons that change the detector's settings, and the uploads."""
@@ -188,14 +217,20 @@ class DetectSection:
             return {self.refresh: _new_id()}
         feed, _, key = filled_from.rpartition(":")
         if feed == comparison.feed.id and key in {each for _, each in names}:
-            return {self.column: gr.Dropdown(choices=names, value=key), self.refresh: _new_id()}
-        first = names[0][1]
+            return {self.column: gr.Dropdown(choices=names, value=key)}
+        first = texts.chosen(comparison, names[0][1])
+        assert first is not None, "only columns with a text are listed"
+        return self._fill(comparison, first)
+
+    def _fill(self, comparison: Comparison, column: Column) -> Updates:
+        """Choose a column, and fill in the settings of its watermark, if it has one."""
+        key = str(column.key)
         offered = comparison.model in self.app.labs.names
         return {
-            self.column: gr.Dropdown(choices=names, value=first),
+            self.column: gr.Dropdown(choices=texts.columns(comparison), value=key),
             self.tokenizer: comparison.model if offered else gr.skip(),
-            **self._own_settings(texts.chosen(comparison, first)),
-            self.filled_from: _column_id(comparison, first),
+            **self._own_settings(column),
+            self.filled_from: _column_id(comparison, key),
             self.refresh: _new_id(),
         }
 
@@ -235,9 +270,33 @@ class DetectSection:
         return texts.of_file(path, self.app.limits) if path else None
 
 
+class _Latest:
+    """The detection that each visitor started last. Gradio may run two that start at the same time
+    in parallel; the result of the older one is not shown."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._latest: OrderedDict[str, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def start(self, visitor: str) -> int:
+        """The number of a visitor's new detection."""
+        with self._lock:
+            self._latest[visitor] = number = next(self._numbers)
+            self._latest.move_to_end(visitor)
+            if len(self._latest) > _MAX_VISITORS:
+                self._latest.popitem(last=False)
+            return number
+
+    def is_current(self, visitor: str, number: int) -> bool:
+        """Whether the visitor has started no other detection since."""
+        with self._lock:
+            return self._latest.get(visitor, number) == number
+
+
 def build_detect(app: App) -> DetectSection:
     """The section."""
-    source, column, upload, tokenizer = _build_source(app)
+    source, column, upload, tokenizer, back = _build_source(app)
     pasted = gr.Textbox(
         label="Pasted text",
         placeholder="Paste a text here.",
@@ -287,12 +346,15 @@ def build_detect(app: App) -> DetectSection:
         detector_files=gr.State(()),
         view=view,
         figures=figure_places(views("detect")),
+        back=back,
         filled_from=gr.State(""),
         refresh=gr.State(""),
     )
 
 
-def _build_source(app: App) -> tuple[gr.Radio, gr.Dropdown, gr.UploadButton, gr.Dropdown]:
+def _build_source(
+    app: App,
+) -> tuple[gr.Radio, gr.Dropdown, gr.UploadButton, gr.Dropdown, BackButton]:
     with gr.Row(elem_id="detect-source"):
         source = gr.Radio(
             texts.SOURCES, value=PASTED, label="Text from", interactive=True, elem_id="detect-where"
@@ -320,7 +382,8 @@ def _build_source(app: App) -> tuple[gr.Radio, gr.Dropdown, gr.UploadButton, gr.
             filterable=False,
             elem_id="detect-tokenizer",
         )
-    return source, column, upload, tokenizer
+        back = build_back_button("detect-back")
+    return source, column, upload, tokenizer, back
 
 
 def _small_button(label: str, id: str, **options: Any) -> gr.Button:

@@ -96,6 +96,11 @@ class DetectorSettings:
         }
         return {self.scheme: scheme, **filled}
 
+    def reset(self) -> Updates:
+        """Show the defaults of a watermark."""
+        own = [*self.green.values(), *self.synthid.values()]
+        return {self.scheme: self.scheme.value, **{one: one.value for one in own}}
+
     def show_scheme(self, scheme: str) -> Updates:
         """Show the controls of a scheme."""
         synthid = scheme == "synthid"

@@ -97,8 +97,16 @@ export class CandidateCard {
   #listen() {
     const { node, view } = this;
     const tokenAt = (/** @type {Event} */ event) => closest(event, ".token");
+    // After a click that opens this page, a token may lie below the pointer, which has not moved.
+    /** @type {PointerEvent | null} */
+    let pressed = null;
+    const isPressed = (/** @type {PointerEvent} */ { clientX, clientY }) =>
+      pressed?.clientX === clientX && pressed.clientY === clientY;
+    document.addEventListener("pointerdown", (event) => (pressed = event));
+    document.addEventListener("pointermove", (event) => (pressed = isPressed(event) ? pressed : null));
     view.addEventListener("pointerover", (event) => {
       const token = tokenAt(event);
+      if (isPressed(event)) return;
       if (event.target instanceof Node && node.contains(event.target)) clearTimeout(this.timer);
       else if (this.pinned) return;
       else if (token) this.show(token);

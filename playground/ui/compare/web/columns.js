@@ -5,6 +5,7 @@ import { visible } from "../../shared/web/format.js";
 import { nameOf, partsOf, sharesOf } from "./characters.js";
 import { ColumnPrompt } from "./column_prompt.js";
 import { forkBlocked, originText } from "./forks.js";
+import { RECEIVERS } from "./hand_over.js";
 import { store } from "./store.js";
 import { accessibleName, markOf, stripes } from "./token_marks.js";
 
@@ -73,7 +74,8 @@ function figureOf([name, value, help], id, first) {
 export class Column {
   /**
    * @param {Run} run
-   * @param {{ edit: (column: Column) => void, hide: (column: Column) => void, showFigures: () => void }} actions
+   * @param {{ edit: (column: Column) => void, hide: (column: Column) => void, showFigures: () => void,
+   *   send: (column: Column, page: string) => void }} actions
    */
   constructor(run, actions) {
     this.run = run;
@@ -113,7 +115,13 @@ export class Column {
     const origin = run.origin === null ? [] : [make("p", "origin", originText(run))];
     const settings = make("p", "settings", run.settings);
     this.head = make("div", "head");
-    this.head.append(title, settings, ...origin);
+    this.tools = make("div", "tools");
+    /** @type {Map<string, HTMLButtonElement>} by the page that they open */
+    this.senders = new Map(
+      RECEIVERS.map(({ page, label }) => [page, button("send", label, () => actions.send(this, page))]),
+    );
+    this.tools.append(...this.senders.values());
+    this.head.append(title, this.tools, settings, ...origin);
     this.root.append(this.head, this.prompt.line, this.text, this.sequences, this.figures, this.actions);
     this.root.setAttribute("aria-label", store.title(run));
     this.text.setAttribute("aria-label", `Tokens of ${store.title(run)}, ${run.settings}`);
@@ -137,6 +145,13 @@ export class Column {
     this.actions.hidden = !this.run.end || this.editor !== null;
     this.editButton.disabled = blocked !== "";
     this.editButton.title = blocked || "Change the text and continue from there in a new column";
+    for (const { page, about } of RECEIVERS) {
+      const sender = this.senders.get(page);
+      if (!sender) continue;
+      sender.hidden = !this.run.end?.sequences.length;
+      sender.title = `${about} ${store.title(this.run)}`;
+      sender.setAttribute("aria-label", sender.title);
+    }
   }
 
   /**
@@ -306,6 +321,20 @@ export class Column {
   /** The last of the run's own steps in the text that is shown. */
   get lead() {
     return this.places.findLast((_, at) => at >= this.run.before.length)?.step ?? null;
+  }
+
+  /**
+   * Scrolls to the column and focuses the button that opened a page with it.
+   * @param {string} page
+   */
+  reveal(page) {
+    // After a switch of pages, the column has no size at first.
+    new ResizeObserver((_, observer) => {
+      if (!this.root.checkVisibility()) return;
+      observer.disconnect();
+      this.head.scrollIntoView({ block: "nearest" });
+      this.senders.get(page)?.focus({ preventScroll: true });
+    }).observe(this.root);
   }
 
   /** @param {End} end */

@@ -9,6 +9,7 @@ import { showPrompts } from "./column_prompt.js";
 import { Column, discarded } from "./columns.js";
 import { command, stream } from "./feed_stream.js";
 import { Forks } from "./forks.js";
+import { openWith } from "./hand_over.js";
 import { Legend } from "./legend.js";
 import { Playback } from "./playback.js";
 import { store } from "./store.js";
@@ -131,9 +132,20 @@ class LiveView {
       edit: (one) => this.forks.edit(one),
       hide: (one) => this.forks.hide(one.run, true),
       showFigures: () => this.#showFigures(),
+      send: (one, page) => this.#send(one.run, page),
     });
     this.columns.set(run, column);
     return column;
+  }
+
+  /**
+   * Opens another page with a column.
+   * @param {Run} run
+   * @param {string} page
+   */
+  #send(run, page) {
+    this.component.trigger("sent", { page, column: run.key });
+    setTimeout(() => openWith(run, page)); // the page receives the column before it is opened
   }
 
   /** Shows all figures of every column, or the first ones. */
@@ -174,7 +186,7 @@ class LiveView {
       root = make("section", "column");
       root.dataset.state = "new";
       const head = make("div", "head");
-      head.append(make("h3"), make("p", "settings"));
+      head.append(make("h3"), make("div", "tools"), make("p", "settings"));
       root.append(head, make("p", "empty", "Press Run to generate this column."));
       this.waiting.set(card.key, root);
     }
@@ -199,7 +211,8 @@ class LiveView {
       const run = rootOf.get(card);
       const place = run ? this.columns.get(run)?.head : this.waiting.get(card.key)?.querySelector(".head");
       head.update(card, run?.card ?? null);
-      if (head.root.parentNode !== place) place?.append(head.root);
+      const tools = place?.querySelector(".tools");
+      if (head.root.parentNode !== tools) tools?.append(head.root);
       place?.append(head.next);
     }
   }
@@ -353,6 +366,9 @@ class LiveView {
       this.updateSoon(this.columns.values());
       if (!this.reporting) queueMicrotask(() => this.#reportState()); // one update may change it several times
       this.reporting = true;
+    } else if (change.kind === "show") {
+      this.forks.hide(change.run, false);
+      this.columns.get(change.run)?.reveal(change.page);
     } else if (change.kind === "status") {
       this.status.textContent = change.text;
       this.status.classList.toggle("error", change.error);

@@ -98,6 +98,7 @@
  *
  * @typedef {{ kind: "feed" } | { kind: "reset" } | { kind: "column", run: Run } | { kind: "steps", run: Run, steps: Step[] }
  *   | { kind: "state" } | { kind: "cursor" } | { kind: "replay" } | { kind: "marks" } | { kind: "tab" } | { kind: "page" }
+ *   | { kind: "show", run: Run, page: string }
  *   | { kind: "status", text: string, error: boolean }} Change
  */
 

@@ -25,16 +25,20 @@ export function addressed() {
  */
 function clickTab(tabs, name) {
   const all = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(`${tabs} [role=tab]`));
-  [...all].find((tab) => tab.textContent?.trim().toLowerCase().split(" ")[0] === name)?.click();
+  const found = [...all].find((tab) => tab.textContent?.trim().toLowerCase().split(" ")[0] === name);
+  found?.click();
+  return found;
 }
 
 /**
  * Opens a page, or a tab of the dock on the compare page; a name that does not exist changes nothing.
  * @param {string} name
+ * @returns the tab of the page
  */
 export function showTab(name) {
-  clickTab("#pages", name in PATHS ? name : "compare");
+  const page = clickTab("#pages", name in PATHS ? name : "compare");
   if (!(name in PATHS)) clickTab("#tabs", name);
+  return page;
 }
 
 /** Shows the address of the open page, without loading it. */

@@ -12,6 +12,7 @@ from engine.watermark.config import KEYS
 from engine.watermark.detector import detect, scan
 from playground.ui.compare.cards import Card, choice
 from playground.ui.compare.presets import PRESETS
+from playground.ui.watermark.detect import _Latest
 from playground.watermarks.green_list_step import explain
 from playground.watermarks.human_texts import passages
 from tests.playground.ui.browsing import (
@@ -400,6 +401,13 @@ def test_an_empty_page_says_what_to_do(browser, address):
         page.locator("#detected .verdict.empty", has_text="Run a comparison").wait_for()
         tab(page, "Explain")
         page.locator("#explain-words", has_text="No column has a green list").wait_for()
+
+
+def test_only_the_latest_detection_of_a_visitor_counts():
+    latest = _Latest()
+    first, other, second = (latest.start(visitor) for visitor in ("anna", "ben", "anna"))
+    assert not latest.is_current("anna", first)
+    assert latest.is_current("anna", second) and latest.is_current("ben", other)
 
 
 def fits(page, width):
