@@ -160,7 +160,8 @@ def _passage(scan: Scan) -> str:
     if best is None:
         return "The text is too short to scan."
     where = f"tokens {best.start + 1} to {best.end}"
-    p = f"p = {_p_text(best.corrected_p)} after correction for {scan.windows:,} windows"
+    windows = f"{scan.windows:,} window{'s' if scan.windows > 1 else ''}"
+    p = f"p = {_p_text(best.corrected_p)} after correction for {windows}"
     lead = "Watermarked passage" if scan.found else "No watermarked passage. Highest score"
     return f"{lead}: {where}, z {best.z_score:.2f}, {p}."
 
