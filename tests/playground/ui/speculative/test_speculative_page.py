@@ -109,6 +109,8 @@ def test_an_empty_page_explains_itself_and_an_empty_prompt_is_rejected(page):
     wait(lambda: "Summarise" in page.input_value("#spec-prompt textarea"))
     assert page.locator("#spec-kind").get_by_label("message to answer").is_checked()
     assert not page.locator("#spec-back").is_visible(), "no column was sent"
+    page.click("#spec-example-0")
+    page.locator("#spec-kind input[value='text to continue']:checked").wait_for()
 
 
 def test_a_race_shows_the_token_counts_of_its_runs(raced, traces):
