@@ -18,6 +18,7 @@ from playground.ui.shared.event_streams import EventStreams
 from playground.ui.shared.heartbeat import NoHeartbeat
 
 _STYLES = ("shared/web/page.css", "shared/web/accessibility.css")
+_GRADIO_STYLE = "shared/web/gradio.css"  # last: it overrides Gradio's rules
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 _MONO = ("ui-monospace", "Consolas", "DejaVu Sans Mono", "monospace")
 _RED, _DARK_RED = "#dc2626", "#b91c1c"
@@ -30,7 +31,7 @@ def theme_options(
     ``paths`` are those of pages."""
     return {
         "theme": _theme(),
-        "css_paths": [assets.path(name) for name in (*_STYLES, *styles)],
+        "css_paths": [assets.path(name) for name in (*_STYLES, *styles, _GRADIO_STYLE)],
         "js": assets.listener("shared/web/fields.js", "improveFields"),
         "head": assets.preloads(),
         "app_kwargs": {

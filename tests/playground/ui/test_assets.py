@@ -61,3 +61,10 @@ def test_imports_between_modules_lead_to_files():
         source = (UI / module).read_text(encoding="utf-8")
         for target in re.findall(r'^import .*? from "(.+?)";', source, re.M | re.S):
             assert (UI / module).parent.joinpath(target).resolve().is_file(), (module, target)
+
+
+def test_only_one_stylesheet_names_classes_of_gradio():
+    names = "gradio-container|tabitem|tab-wrapper|block|form|wrap|html-container|label-wrap"
+    pattern = re.compile(rf"\.({names}|info-text)(?![\w-])|\[data-testid|svelte-")
+    found = [path.name for path in UI.rglob("*.css") if pattern.search(path.read_text("utf-8"))]
+    assert found == ["gradio.css"]
