@@ -78,7 +78,6 @@ def connect(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
         sent=layout.live.sent,
         sent_column=sent_column,
         back_from=partial(assets.listener, _HAND_OVER, "backFrom"),
-        open_tab=layout.tabs.open_tab,
     )
     for name, page in pages.built.items():
         page.connect(pages.each[name], events)

@@ -19,7 +19,17 @@ from playground.ui.compare.export import Export, build_export, connect_export, f
 from playground.ui.compare.form import Actions, Form
 from playground.ui.compare.runs import Runs
 from playground.ui.shared.comparison import Comparison
-from playground.ui.shared.events import EVERY, LATEST, QUICK, Updates, event_data, visitor
+from playground.ui.shared.events import (
+    EVERY,
+    LATEST,
+    QUICK,
+    QUIET,
+    Updates,
+    View,
+    event_data,
+    open_view,
+    visitor,
+)
 from playground.ui.shared.figures import FigureTab
 from playground.ui.shared.messages import shows_errors
 from playground.ui.shared.model_loading import Labs
@@ -31,13 +41,8 @@ _FIRST = "step"
 
 @dataclass(frozen=True)
 class Tabs:
-    """The tabs of the dock, and which of them or of the pages is open.
+    """The tabs of the dock. The browser knows which one is open (``tabs.js``)."""
 
-    The browser opens tabs (``tabs.js``) and reports it.
-    """
-
-    dock_tab: gr.State  # the id of the dock's open tab
-    open_tab: gr.State  # the same while the compare page is open, else the id of the open page
     each: Mapping[str, gr.Tab]
     details: FigureTab
     charts: Charts
@@ -48,10 +53,13 @@ class Tabs:
         """The components that `draw` updates."""
         return [*self.details.outputs, *self.charts.outputs, *self.export.outputs]
 
-    def draw(self, comparison: Comparison | None, labs: Labs) -> Updates:
-        """Draw what the open tab shows of a comparison."""
+    def draw(self, comparison: Comparison | None, labs: Labs, view: View | None = None) -> Updates:
+        """Draw what the open tab shows of a comparison; None is the tab that was open last."""
         nothing: Updates = {self.export.which: gr.skip()}  # Gradio requires some output
-        if comparison is None or not comparison.traces:
+        if comparison is not None and view is not None:
+            comparison.tab = view.tab
+        hidden = view is not None and view.page != COMPARE
+        if comparison is None or not comparison.traces or hidden:
             return nothing
         with comparison.drawing:
             traces, position = comparison.traces, comparison.position
@@ -78,8 +86,7 @@ def build_tabs() -> Tabs:
             charts = build_charts()
         with gr.Tab("Export", id="export") as each["export"]:
             export = build_export()
-    states = gr.State(_FIRST), gr.State(_FIRST)
-    return Tabs(*states, each, details, charts, export)
+    return Tabs(each, details, charts, export)
 
 
 def connect_tabs(
@@ -100,36 +107,26 @@ def connect_tabs(
 
 
 def _connect_pages(tabs: Tabs, app: App, runs: Runs, pages: Pages) -> None:
-    def open_page(name: str) -> Callable[..., Updates]:
-        def listener(dock_tab: str, request: gr.Request) -> Updates:
-            return _opened(tabs, app, runs, dock_tab if name == COMPARE else name, request)
-
-        return listener
+    def draw(request: gr.Request) -> Updates:
+        return tabs.draw(runs.comparison(visitor(request)), app.labs)
 
     for name, tab in pages.each.items():
-        outputs = [tabs.open_tab, *tabs.outputs]
-        report = assets.listener(_SCRIPT, "openPage", name)
-        tab.select(open_page(name), tabs.dock_tab, outputs, js=report, **EVERY)
-
-
-def _opened(tabs: Tabs, app: App, runs: Runs, name: str, request: gr.Request) -> Updates:
-    """Draw the figures of a tab that was opened."""
-    comparison = runs.comparison(visitor(request))
-    if comparison is not None:
-        comparison.tab = name
-    return {tabs.open_tab: name, **tabs.draw(comparison, app.labs)}
+        tab.select(None, js=assets.listener(_SCRIPT, "openPage", name), **QUIET)
+    pages.each[COMPARE].select(draw, None, tabs.outputs, **EVERY)
 
 
 def _connect_figures(tabs: Tabs, app: App, runs: Runs, actions: Actions, live: gr.HTML) -> None:
     def opening(name: str) -> Callable[[gr.Request], Updates]:
         def listener(request: gr.Request) -> Updates:  # Gradio passes no request to a partial
-            return {tabs.dock_tab: name, **_opened(tabs, app, runs, name, request)}
+            comparison = runs.comparison(visitor(request))
+            return tabs.draw(comparison, app.labs, View(COMPARE, name))
 
         return listener
 
-    def finish(name: str, request: gr.Request) -> Updates:
-        running = runs.is_running(visitor(request))
-        return {**actions.switch(running=running), **_opened(tabs, app, runs, name, request)}
+    def finish(event: gr.EventData, request: gr.Request) -> Updates:
+        who = visitor(request)
+        drawn = tabs.draw(runs.comparison(who), app.labs, open_view(event))
+        return {**actions.switch(running=runs.is_running(who)), **drawn}
 
     def pin(event: gr.EventData, request: gr.Request) -> Updates:
         comparison = runs.comparison(visitor(request))
@@ -137,7 +134,7 @@ def _connect_figures(tabs: Tabs, app: App, runs: Runs, actions: Actions, live: g
         if comparison is not None:
             valid = type(position) is int and position >= 0
             comparison.position = position if valid else None
-        return tabs.draw(comparison, app.labs)
+        return tabs.draw(comparison, app.labs, open_view(event))
 
     @shows_errors
     def score(request: gr.Request) -> Updates:
@@ -145,12 +142,10 @@ def _connect_figures(tabs: Tabs, app: App, runs: Runs, actions: Actions, live: g
         traces = score_all(comparison, app.labs.lab(comparison.model))
         return tabs.charts.scored.draw(traces, comparison.position)
 
-    opened = [tabs.open_tab, *tabs.outputs]
-    live.over(finish, tabs.open_tab, [*actions.switched, *opened], **EVERY)
+    live.over(finish, None, [*actions.switched, *tabs.outputs], **EVERY)
     live.pinned(pin, None, tabs.outputs, **LATEST)
     for name, tab in tabs.each.items():
-        outputs = [tabs.dock_tab, *opened]
         report = assets.listener(_SCRIPT, "openTab", name)
-        tab.select(opening(name), None, outputs, js=report, **EVERY)
+        tab.select(opening(name), None, tabs.outputs, js=report, **EVERY)
     slow = {**QUICK, "show_progress": "minimal", "show_progress_on": None, "concurrency_limit": 2}
     tabs.charts.score.click(score, None, tabs.charts.scored.outputs, **slow)

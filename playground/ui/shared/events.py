@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import gradio as gr
 from gradio.blocks import Block
@@ -42,6 +42,18 @@ def event_data(event: gr.EventData, *names: str) -> dict[str, Any]:
         return {name: getattr(event, name, None) for name in names}
     except TypeError as error:
         raise PlaygroundError("the page sent an invalid event; reload it") from error
+
+
+class View(NamedTuple):
+    """What a visitor sees: the ids of the open page and of the open tab below the columns."""
+
+    page: str
+    tab: str
+
+
+def open_view(event: gr.EventData) -> View:
+    """What was open when a script of the page triggered an event."""
+    return View(**{name: str(value) for name, value in event_data(event, *View._fields).items()})
 
 
 def always(value: str) -> Callable[[], str]:

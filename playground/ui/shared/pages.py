@@ -55,7 +55,6 @@ class ComparisonEvents:
     # The column of an event ``sent``; None if it was sent to another page than this one.
     sent_column: Callable[[str, gr.EventData, gr.Request], SentColumn | None]
     back_from: Callable[[str], str]  # the ``js`` that returns to the column sent to a page
-    open_tab: gr.State  # the id of the open tab
 
 
 class LinkedForm(Protocol):

@@ -159,9 +159,9 @@ class LaneView:
             self._lane(place, tokens=over or place >= running - 1)
             for place in range(len(self._lanes))
         ]
-        say, kind = (_EXPLANATION, "over") if over else (self._status(), "running")
+        status, kind = (_EXPLANATION, "over") if over else (self._status(), "running")
         return json_value(
-            {"race": self._id, "say": say, "kind": kind, "over": over, "lanes": lanes}
+            {"race": self._id, "status": status, "kind": kind, "over": over, "lanes": lanes}
         )
 
     def _status(self) -> str:
@@ -178,7 +178,7 @@ class LaneView:
             "name": state.drafter.name,
             "about": state.drafter.about,
             "state": state.state,
-            "asked": self._tokens,
+            "length": self._tokens,
             "ms": round(state.ms, 1),
             "error": state.lane.error if state.lane else None,
             "passes": accounting.target_passes if accounting else None,
@@ -208,4 +208,4 @@ class LaneView:
 
 def empty_lanes() -> str:
     """The value before the first race."""
-    return json_value({"say": _EMPTY, "kind": "empty"})
+    return json_value({"status": _EMPTY, "kind": "empty"})

@@ -54,7 +54,7 @@ def build_losslessness() -> LosslessnessSection:
     gr.Markdown(_DESCRIPTION, elem_classes="summary")
     with gr.Row(elem_classes="settings detection"):
         drafter = gr.Dropdown(
-            [], label="drafter", interactive=True, filterable=False, elem_id="spec-odds-drafter"
+            [], label="drafter", interactive=True, filterable=False, elem_id="spec-lossless-drafter"
         )
         samples = gr.Slider(
             *(50, MOST_DRAWS),
@@ -65,8 +65,8 @@ def build_losslessness() -> LosslessnessSection:
             interactive=True,
             elem_id="spec-draws",
         )
-    controls = job_controls("spec-odds", test="Test the distribution")
-    result = gr.HTML(elem_id="spec-odds", elem_classes="lab-output", padding=False)
+    controls = job_controls("spec-lossless", test="Test the distribution")
+    result = gr.HTML(elem_id="spec-lossless", elem_classes="lab-output", padding=False)
     return LosslessnessSection(comparison, drafter, samples, controls, result)
 
 

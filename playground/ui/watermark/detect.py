@@ -18,7 +18,16 @@ from engine.watermark.detector import detect, scan
 from playground.ui import assets
 from playground.ui.shared.back_button import BackButton, build_back_button
 from playground.ui.shared.comparison import Column, Comparison
-from playground.ui.shared.events import EVERY, LATEST, QUICK, QUIET, Updates, Values, visitor
+from playground.ui.shared.events import (
+    EVERY,
+    LATEST,
+    QUICK,
+    QUIET,
+    Updates,
+    Values,
+    open_view,
+    visitor,
+)
 from playground.ui.shared.figures import FigurePlaces, figure_places
 from playground.ui.shared.pages import App, ComparisonEvents, SentColumn
 from playground.ui.watermark import detection_view, texts, uploaded_detector
@@ -134,9 +143,9 @@ class DetectSection:
             return updates
 
         def finished(
-            open_tab: str, source: str, pasted: str, filled_from: str, request: gr.Request
+            source: str, pasted: str, filled_from: str, event: gr.EventData, request: gr.Request
         ) -> Updates:
-            if open_tab != "watermark":
+            if open_view(event).page != "watermark":
                 return {self.refresh: gr.skip()}
             return opened(source, pasted, filled_from, request)
 
@@ -149,7 +158,7 @@ class DetectSection:
 
         inputs = [self.source, self.pasted, self.filled_from]
         tab.select(opened, inputs, self.filled, **ONE_FILL)
-        comparison.finished(finished, [comparison.open_tab, *inputs], self.filled, **ONE_FILL)
+        comparison.finished(finished, inputs, self.filled, **ONE_FILL)
         self.column.input(choose, [self.column, self.filled_from], self.filled, **ONE_FILL)
 
     def _connect_buttons(self, comparison: ComparisonEvents) -> None:
@@ -320,7 +329,7 @@ def build_detect(app: App) -> DetectSection:
             file_types=uploaded_detector.FILE_TYPES,
             size="sm",
             visible=False,
-            elem_id="detect-bring",
+            elem_id="detect-upload",
         )
     view = gr.HTML(
         value=detection_view.empty(texts.EMPTY[PASTED]),

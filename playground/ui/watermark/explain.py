@@ -13,7 +13,7 @@ import strategies
 from engine.errors import PlaygroundError
 from engine.trace import Trace
 from playground.ui.shared.comparison import Comparison, strategy_title
-from playground.ui.shared.events import EVERY, LATEST, QUICK, Updates, event_data
+from playground.ui.shared.events import EVERY, LATEST, QUICK, Updates, event_data, open_view
 from playground.ui.shared.figures import FigurePlaces, figure_places
 from playground.ui.shared.pages import App, ComparisonEvents
 from playground.ui.watermark import texts
@@ -56,11 +56,10 @@ class ExplainSection:
         self, page: gr.Tab, section: gr.Tab, open_section: gr.State, comparison: ComparisonEvents
     ) -> None:
         """Connect the section; ``page`` and ``section`` are the tabs it is in."""
-        where = [comparison.open_tab, open_section]
         nothing: Updates = {self.text: gr.skip()}
 
-        def is_open(page: str, section: str) -> bool:
-            return (page, section) == ("watermark", "explain")
+        def is_open(event: gr.EventData, section: str) -> bool:
+            return (open_view(event).page, section) == ("watermark", "explain")
 
         def opened(key: str | None, request: gr.Request) -> Updates:
             return self.draw(comparison.current(request), key)
@@ -68,14 +67,12 @@ class ExplainSection:
         def page_opened(section: str, key: str | None, request: gr.Request) -> Updates:
             return opened(key, request) if section == "explain" else nothing
 
-        def finished(page: str, section: str, request: gr.Request) -> Updates:
-            return opened(None, request) if is_open(page, section) else nothing
+        def finished(section: str, event: gr.EventData, request: gr.Request) -> Updates:
+            return opened(None, request) if is_open(event, section) else nothing
 
-        def pinned(
-            page: str, section: str, key: str, event: gr.EventData, request: gr.Request
-        ) -> Updates:
+        def pinned(section: str, key: str, event: gr.EventData, request: gr.Request) -> Updates:
             current, position = comparison.current(request), event_data(event, "at")["at"]
-            if current is None or not is_open(page, section):
+            if current is None or not is_open(event, section):
                 return nothing
             valid = type(position) is int and position >= 0
             current.position = position if valid else None
@@ -85,8 +82,8 @@ class ExplainSection:
         # When the page is opened again, the comparison may have changed.
         page.select(page_opened, [open_section, self.column], self.outputs, **EVERY)
         self.column.input(opened, self.column, self.outputs, **QUICK)
-        comparison.finished(finished, where, self.outputs, **EVERY)
-        comparison.pinned(pinned, [*where, self.column], self.outputs, **LATEST)
+        comparison.finished(finished, open_section, self.outputs, **EVERY)
+        comparison.pinned(pinned, [open_section, self.column], self.outputs, **LATEST)
 
     def draw(self, comparison: Comparison | None, key: str | None) -> Updates:
         """Show the pinned step of a column."""

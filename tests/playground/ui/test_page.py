@@ -136,7 +136,8 @@ def test_arrow_keys_move_between_tokens_and_columns(ran):
     def focused():
         return page.evaluate(
             """() => {
-                const at = document.activeElement, all = [...at.parentNode.children];
+                const at = document.activeElement;
+                const all = [...at.parentNode.querySelectorAll('.token')];
                 return [Number(at.closest('.column').dataset.index), all.indexOf(at)];
             }"""
         )

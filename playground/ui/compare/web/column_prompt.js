@@ -32,7 +32,7 @@ export class ColumnPrompt {
     this.tail.dir = "auto"; // isolated: it does not change the direction of the text
     this.tail.title = prompt;
     this.tail.setAttribute("aria-hidden", "true"); // it is no option of the list of tokens
-    this.line = make("details", "asked");
+    this.line = make("details", "whole-prompt");
     const words = make("bdi", "", prompt);
     words.dir = "auto";
     const summary = make("summary");

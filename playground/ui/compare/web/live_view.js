@@ -382,7 +382,7 @@ class LiveView {
     this.cursorTimer = setTimeout(() => {
       if (store.cursor.at === this.reported) return;
       this.reported = store.cursor.at;
-      this.component.trigger("pinned", { at: this.reported });
+      this.component.trigger("pinned", { at: this.reported, ...store.view });
     }, 250);
   }
 
@@ -404,7 +404,7 @@ class LiveView {
     const { trigger } = this.component;
     if (store.state === "over") {
       this.element.dataset.over = `${store.feed}:${store.read}`;
-      trigger("over");
+      trigger("over", store.view);
     } else if (this.state === "over") {
       this.playback.replay(false);
       if (store.cursor.replay) store.select(null);

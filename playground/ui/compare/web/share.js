@@ -87,7 +87,7 @@ class Share {
     const inMenu = this.menu.contains(document.activeElement);
     this.#close(false);
     if (inMenu) this.copyButton.focus();
-    this.#say("");
+    this.#showNote("");
     this.run = run;
     this.field.value = "";
     /** @type {Promise<string>} */
@@ -101,16 +101,16 @@ class Share {
     }
     const text = await link;
     this.field.value = text;
-    if (copied) return this.#say("Link copied");
+    if (copied) return this.#showNote("Link copied");
     this.byHand.hidden = false;
     this.field.select();
   }
 
   /** @param {string} text */
-  #say(text) {
+  #showNote(text) {
     clearTimeout(this.timer);
     this.note.textContent = text;
-    if (text) this.timer = setTimeout(() => this.#say(""), NOTE_TIME);
+    if (text) this.timer = setTimeout(() => this.#showNote(""), NOTE_TIME);
   }
 
   /** Reads the state that Python encoded. */

@@ -374,6 +374,11 @@ export class Store {
     this.notify({ kind: "tab" });
   }
 
+  /** What is open; events that draw figures carry it to Python. */
+  get view() {
+    return { page: this.page, tab: this.tab };
+  }
+
   /** @param {string} page */
   openPage(page) {
     this.page = page;

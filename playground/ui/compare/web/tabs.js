@@ -58,12 +58,9 @@ export function openTab(tab) {
   return [];
 }
 
-/**
- * @param {string} page
- * @param {string} tab the open tab below the columns
- */
-export function openPage(page, tab) {
+/** @param {string} page */
+export function openPage(page) {
   store.openPage(page);
   showAddress();
-  return [tab];
+  return [];
 }

@@ -19,7 +19,7 @@ import { counted } from "../../shared/web/format.js";
  * @property {Token[]} [tokens] unchanged if they are missing
  * @property {string | null} [error]
  * @property {number} ms
- * @property {number} asked tokens to write
+ * @property {number} length tokens to write
  * @property {number} prompt passes over the prompt
  * @property {number | null} passes
  * @property {number | null} rate
@@ -172,14 +172,14 @@ class LaneView {
    * @param {Round[]} rounds
    */
   #drawTrack(rounds) {
-    const { asked } = this.lane;
+    const { length } = this.lane;
     rounds.forEach((round, at) => {
       const segment = (this.segments[at] ??= this.track.appendChild(make("span")));
-      segment.style.width = `${(100 * round.kept) / asked}%`;
+      segment.style.width = `${(100 * round.kept) / length}%`;
     });
     this.segments.splice(rounds.length).forEach((segment) => segment.remove());
     const written = rounds.reduce((sum, { kept }) => sum + kept, 0);
-    this.track.setAttribute("aria-label", `${counted(written, "token")} of ${asked}`);
+    this.track.setAttribute("aria-label", `${counted(written, "token")} of ${length}`);
   }
 
   /**
@@ -215,7 +215,7 @@ class RaceView {
     /** @type {Map<number, LaneView>} */
     this.lanes = new Map();
     this.clock = { at: Infinity, end: 0, speed: 1, frame: 0, last: 0 };
-    this.status = part(element, "say");
+    this.status = part(element, "status");
     this.tools = part(element, "tools");
     this.legend = part(element, "legend");
     this.list = part(element, "lanes");
@@ -313,7 +313,7 @@ class RaceView {
       shown.update(lane);
     }
     const over = view.over === true;
-    this.status.textContent = view.say ?? EMPTY;
+    this.status.textContent = view.status ?? EMPTY;
     this.status.dataset.kind = view.kind ?? "empty";
     this.tools.hidden = !over || !lanes.some(({ ms }) => ms > 0);
     this.legend.hidden = !lanes.length;

@@ -116,6 +116,7 @@ def test_a_race_starts_from_the_prompt_and_the_settings_of_the_column(page, addr
     assert page.input_value("#spec-prompt textarea") == "The sea"
     assert page.locator("#spec-kind").get_by_label("message to answer").is_checked()
     assert page.input_value("#spec-tokens input[type=number]") == "24"
+    page.get_by_role("button", name="More settings").click()
     assert page.input_value("#spec-seed input") == "7"
     assert page.is_checked("#spec-sampling input")
     page.wait_for_selector("#spec-temperature")

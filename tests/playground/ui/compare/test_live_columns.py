@@ -213,7 +213,7 @@ def test_right_to_left_text_is_laid_out_like_plain_text(page):
 def test_columns_show_the_end_of_their_prompt_and_all_of_it_if_the_form_has_another(page):
     with following(page, "writing"):
         pass
-    tails, lines = page.locator("#live .text > .prompt"), page.locator("#live .asked")
+    tails, lines = page.locator("#live .text > .prompt"), page.locator("#live .whole-prompt")
     assert tails.all_text_contents() == ["writing"] * 3
     assert tails.first.evaluate("tail => getComputedStyle(tail).unicodeBidi") == "isolate"
     assert not any(line.is_visible() for line in lines.all())

@@ -99,7 +99,7 @@ def tokens(page, lane, fates):
 
 
 def test_an_empty_page_explains_itself_and_an_empty_prompt_is_rejected(page):
-    assert "Press Race" in page.inner_text("#spec-lanes .say")
+    assert "Press Race" in page.inner_text("#spec-lanes .status")
     assert "After a race" in page.inner_text("#spec-results")
     page.fill("#spec-prompt textarea", " ")
     page.click("#spec-race")
@@ -151,7 +151,7 @@ def test_a_replay_shows_all_lanes_on_one_clock(raced, traces):
     clock = raced.locator("#spec-lanes .clock")
     clock.evaluate("node => { node.value = 0; node.dispatchEvent(new Event('input')); }")
     assert tokens(raced, 1, ["accepted", "rejected"]) == []
-    raced.click("#spec-lanes .play")  # by a tenth at a time, where less motion is asked for
+    raced.click("#spec-lanes .play")  # by a tenth at a time, with reduced motion
     end = float(clock.get_attribute("max"))
     assert float(clock.input_value()) == pytest.approx(end / 10, rel=0.01)
     for _ in range(9):
@@ -205,10 +205,10 @@ def test_the_rounds_have_figures(raced):
 
 def test_the_distribution_test_and_the_grid_can_be_stopped(raced):
     section(raced, "Losslessness")
-    raced.click("#spec-odds-test")
-    raced.wait_for_selector("#spec-odds-progress progress", timeout=SLOW)
-    raced.click("#spec-odds-stop")
-    raced.wait_for_selector("#spec-odds-progress >> text=no result", timeout=SLOW)
+    raced.click("#spec-lossless-test")
+    raced.wait_for_selector("#spec-lossless-progress progress", timeout=SLOW)
+    raced.click("#spec-lossless-stop")
+    raced.wait_for_selector("#spec-lossless-progress >> text=no result", timeout=SLOW)
     section(raced, "Draft length")
     raced.click("#spec-sweep-drafter input")
     raced.get_by_role("option", name=LOOKUP).click()
