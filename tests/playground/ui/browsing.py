@@ -189,19 +189,28 @@ def over(page):
     page.wait_for_selector("#run:not([disabled])")
 
 
+_CARDS = "link[rel=modulepreload][href$='compare/web/cards.js']"
+
+
 def ready(page):
     """Wait until Run is enabled and the strategies of the model are known."""
     page.wait_for_selector("#run:not([disabled])", state="attached", timeout=120_000)
-    page.wait_for_function("document.querySelector('#catalog') !== null")
-    wait(lambda: cards(page, "catalog") is not None)
+    # Gradio may load the page once more if it lost the first session, so this waits for either.
+    page.wait_for_function(
+        """async (link) => {
+            const found = document.querySelector(link);
+            return found !== null && document.querySelector('#catalog') !== null
+                && (await import(found.href)).cards.catalog !== null;
+        }""",
+        arg=_CARDS,
+    )
 
 
 def cards(page, name="list"):
     """The strategies of the comparison, as the browser keeps them, or another property of them."""
-    link = "link[rel=modulepreload][href$='compare/web/cards.js']"
     script = """async ([link, name]) =>
         (await import(document.querySelector(link).href)).cards[name]"""
-    return page.evaluate(script, [link, name])
+    return page.evaluate(script, [_CARDS, name])
 
 
 @contextmanager
