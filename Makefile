@@ -55,6 +55,7 @@ bench: .venv/test browser
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/weights.py
 	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/journeys.py
 
 clean:
 	rm -rf .venv .venv-oldest .venv-docs node_modules site

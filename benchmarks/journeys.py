@@ -55,7 +55,7 @@ class Visitor:
         found = (self.page.locator(target) if isinstance(target, str) else target).first
         found.wait_for(state="visible", timeout=1000 * seconds)
         if not found.evaluate(_VISIBLE):
-            found.scroll_into_view_if_needed()
+            found.evaluate("element => element.scrollIntoView({ block: 'nearest' })")
             self.scrolls += 1
         return found
 
