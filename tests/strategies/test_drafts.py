@@ -123,7 +123,7 @@ def test_an_early_exit_applies_the_last_norm_and_head_to_a_layers_states(kind: s
     assert model.config.num_hidden_layers == 2
 
 
-@pytest.mark.parametrize("layers", [1, 5, None])
+@pytest.mark.parametrize("layers", [1, 2, 4, 5, None])
 def test_early_exits_of_several_depths_run_together(layers: int | None) -> None:
     model = deep(6)
     exit = ("early_exit", {**SURE, "assistant_early_exit": layers, "num_assistant_tokens": 4})

@@ -86,7 +86,7 @@ def test_drafting_works_for_models_without_a_cache() -> None:
 
 def test_max_new_tokens_is_exact() -> None:
     [whole] = compare("gpt2", ["greedy"])
-    for length in (1, 2, 3, 7, 12, 19):
+    for length in range(1, 20):
         for trace in compare("gpt2", drafters("gpt2")[::2], max_new_tokens=length):
             assert trace.sequences[0].token_ids == whole.sequences[0].token_ids[:length]
             assert trace.stop.rule == "length"
