@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import gradio as gr
 from gradio.blocks import Block
 
-from playground.ui import assets
 from playground.ui.compare import views
 from playground.ui.compare.charts import Charts, build_charts, build_details, score_all
 from playground.ui.compare.export import Export, build_export, connect_export, finished
@@ -23,7 +22,6 @@ from playground.ui.shared.events import (
     EVERY,
     LATEST,
     QUICK,
-    QUIET,
     Updates,
     View,
     event_data,
@@ -35,7 +33,6 @@ from playground.ui.shared.messages import shows_errors
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.pages import COMPARE, App, Pages
 
-_SCRIPT = "compare/web/tabs.js"
 _FIRST = "step"
 
 
@@ -110,8 +107,6 @@ def _connect_pages(tabs: Tabs, app: App, runs: Runs, pages: Pages) -> None:
     def draw(request: gr.Request) -> Updates:
         return tabs.draw(runs.comparison(visitor(request)), app.labs)
 
-    for name, tab in pages.each.items():
-        tab.select(None, js=assets.listener(_SCRIPT, "openPage", name), **QUIET)
     pages.each[COMPARE].select(draw, None, tabs.outputs, **EVERY)
 
 
@@ -145,7 +140,6 @@ def _connect_figures(tabs: Tabs, app: App, runs: Runs, actions: Actions, live: g
     live.over(finish, None, [*actions.switched, *tabs.outputs], **EVERY)
     live.pinned(pin, None, tabs.outputs, **LATEST)
     for name, tab in tabs.each.items():
-        report = assets.listener(_SCRIPT, "openTab", name)
-        tab.select(opening(name), None, tabs.outputs, js=report, **EVERY)
+        tab.select(opening(name), None, tabs.outputs, **EVERY)
     slow = {**QUICK, "show_progress": "minimal", "show_progress_on": None, "concurrency_limit": 2}
     tabs.charts.score.click(score, None, tabs.charts.scored.outputs, **slow)

@@ -278,6 +278,13 @@ def on_tab(page, name):
     wait(lambda: name in page.get_by_role("tab", selected=True).all_inner_texts())
 
 
+def box_of(locator):
+    """The place of an element in the window; Playwright gives none while it is drawn again."""
+    boxes = []
+    wait(lambda: boxes.append(locator.bounding_box()) or boxes[-1] is not None)
+    return boxes[-1]
+
+
 def address_of(page):
     """The address that the browser shows; `page.url` is not updated while Python waits."""
     return page.evaluate("location.href")

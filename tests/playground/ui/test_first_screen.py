@@ -6,6 +6,7 @@ import pytest
 
 from tests.playground.ui.browsing import (
     address_of,
+    box_of,
     cards,
     column,
     length,
@@ -35,7 +36,7 @@ def test_run_and_the_first_tokens_are_visible_without_scrolling(browser, address
         shown = 1 if size == PHONE else 3  # a phone stacks the columns
         for index in range(shown):
             token = column(page, index).locator(".token").first
-            box = token.bounding_box()
+            box = box_of(token)
             assert box["y"] >= 0 and box["y"] + box["height"] <= height
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
@@ -73,9 +74,9 @@ def test_text_scheme_key_and_verdict_are_visible_without_scrolling(browser, addr
 def test_the_header_is_one_line_with_a_hint_about_the_backend(browser, address):
     with opened(browser, address, viewport={"width": 1280, "height": 720}) as page:
         ready(page)
-        assert page.locator("#head").bounding_box()["height"] <= 48
+        assert box_of(page.locator("#head"))["height"] <= 48
         parts = ["#head h1", "#pages > .tab-wrapper", "#backend button", "#model", "#share"]
-        boxes = [page.locator(part).first.bounding_box() for part in parts]
+        boxes = [box_of(page.locator(part).first) for part in parts]
         for left, right in itertools.pairwise(boxes):
             assert left["x"] + left["width"] <= right["x"]
         hint = page.locator("#backend p")
@@ -109,7 +110,7 @@ def test_a_zoomed_page_is_usable(browser, address, path, viewport):
             page.keyboard.press("Escape")
             page.wait_for_selector("#live-candidates", state="hidden")
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-        boxes = [page.locator(part).first.bounding_box() for part in PARTS[path]]
+        boxes = [box_of(page.locator(part).first) for part in PARTS[path]]
         for above, below in itertools.pairwise(boxes):
             assert above["y"] + above["height"] <= below["y"] + 1
         for box in boxes:
@@ -117,7 +118,7 @@ def test_a_zoomed_page_is_usable(browser, address, path, viewport):
 
 
 def inside(page, selector, height):
-    box = page.locator(selector).bounding_box()
+    box = box_of(page.locator(selector))
     return box["y"] >= 0 and box["y"] + box["height"] <= height
 
 
@@ -130,9 +131,9 @@ def test_a_token_and_the_reason_for_it_share_the_screen(browser, address):
         column(page, 2).locator(".token").nth(2).click()
         page.wait_for_selector("#step-view .stages")
         page.keyboard.press("Escape")
-        dock = page.locator("#dock").bounding_box()
+        dock = box_of(page.locator("#dock"))
         assert dock["y"] + dock["height"] <= 721
-        token = column(page, 2).locator(".token").nth(2).bounding_box()
+        token = box_of(column(page, 2).locator(".token").nth(2))
         assert token["y"] >= 0 and token["y"] + token["height"] <= dock["y"]
         assert inside(page, "#step-view .decision .chosen", 720)
 
@@ -212,9 +213,9 @@ def test_the_dock_is_resized_and_hidden_by_keyboard(browser, address):
         ready(page)
         page.focus("#dock-handle .edge")
         page.keyboard.press("ArrowUp")
-        before = page.locator("#dock").bounding_box()["height"]
+        before = box_of(page.locator("#dock"))["height"]
         page.keyboard.press("ArrowUp")
-        assert page.locator("#dock").bounding_box()["height"] == pytest.approx(before + 32, abs=1)
+        assert box_of(page.locator("#dock"))["height"] == pytest.approx(before + 32, abs=1)
         page.click("#dock-handle .fold")
         page.wait_for_selector("#step-view", state="hidden")
         tab(page, "Tree")

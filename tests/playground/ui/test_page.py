@@ -5,6 +5,7 @@ import pytest
 from playground.ui.compare.presets import FIRST, PRESETS
 from tests.playground.ui.browsing import (
     LIMITS,
+    box_of,
     cards,
     column,
     editing,
@@ -315,10 +316,10 @@ def test_on_a_phone_columns_are_stacked_and_fit_the_screen(browser, address):
         run(page)
         column(page, 1).locator(".token").nth(3).tap()
         page.locator("#live .candidates").wait_for(state="visible")
-        boxes = [column(page, index).bounding_box() for index in range(3)]
+        boxes = [box_of(column(page, index)) for index in range(3)]
         assert len({box["x"] for box in boxes}) == 1
         assert boxes[0]["y"] < boxes[1]["y"] < boxes[2]["y"]
-        card = page.locator("#live .candidates").bounding_box()
+        card = box_of(page.locator("#live .candidates"))
         assert card["x"] >= 0
         assert card["x"] + card["width"] <= 390
         assert page.evaluate("document.documentElement.scrollWidth") <= 390

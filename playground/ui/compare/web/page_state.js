@@ -3,7 +3,7 @@
 
 import { cards } from "./cards.js";
 import { store } from "./store.js";
-import { addressed, fields, showTab } from "./tabs.js";
+import { addressed, fields, restoreTab } from "./tabs.js";
 
 /** @typedef {import("../../shared/web/dom.js").Component} Component */
 
@@ -45,7 +45,7 @@ function restore(trigger) {
   const state = opened
     ? { state: link, tab: addressed() }
     : { state: before.state, tab: addressed() ?? before.tab, feed: before.feed };
-  if (state.tab) showTab(state.tab);
+  restoreTab(state.tab);
   if (state.state || ("feed" in state && state.feed)) trigger("arrived", state);
   if (opened && fields.has("run")) runWhenReady();
 }

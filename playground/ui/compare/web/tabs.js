@@ -2,11 +2,17 @@
 
 import { store } from "./store.js";
 
-// The paths of the pages; the compare page has none.
+const COMPARE = "compare"; // the page with the columns and the dock
+
+// The paths of the other pages.
 /** @type {Record<string, string>} */
 const PATHS = { speculative: "race", watermark: "watermark" };
 
-// Gradio reports the tabs that are open at first, and then the address shows those: keep what was opened.
+// The tabs of the pages and of the dock, as Gradio draws them.
+const PAGES = "#pages > * > [role=tablist]";
+const DOCK = "#tabs > * > [role=tablist]";
+
+// The address shows the tabs that are open, from the moment on when they are: keep what was opened.
 const opened = new URL(location.href);
 
 /** The fields after # of the address that was opened. */
@@ -19,48 +25,62 @@ export function addressed() {
 }
 
 /**
- * Clicks a tab. Its id in Python is the first word of its title.
+ * Clicks a tab; a name that does not exist changes nothing.
  * @param {string} tabs a selector
  * @param {string} name
  */
 function clickTab(tabs, name) {
-  const all = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(`${tabs} [role=tab]`));
-  const found = [...all].find((tab) => tab.textContent?.trim().toLowerCase().split(" ")[0] === name);
+  const found = /** @type {HTMLElement | null} */ (document.querySelector(`${tabs} [data-tab-id="${CSS.escape(name)}"]`));
   found?.click();
   return found;
 }
 
 /**
- * Opens a page, or a tab of the dock on the compare page; a name that does not exist changes nothing.
+ * Opens a page, or a tab of the dock on the compare page.
  * @param {string} name
  * @returns the tab of the page
  */
 export function showTab(name) {
-  const page = clickTab("#pages", name in PATHS ? name : "compare");
-  if (!(name in PATHS)) clickTab("#tabs", name);
+  const page = clickTab(PAGES, name in PATHS ? name : COMPARE);
+  if (!(name in PATHS)) clickTab(DOCK, name);
   return page;
 }
+
+/**
+ * Opens a tab as soon as Gradio has drawn the tabs, whose script may be the last one to load. From then on store
+ * and address follow the open tabs.
+ * @param {string | null | undefined} name
+ */
+export function restoreTab(name) {
+  const drawn = new MutationObserver(() => start());
+  const start = () => {
+    const lists = [PAGES, DOCK].map((tabs) => document.querySelector(tabs));
+    if (lists.some((list) => !list?.querySelector("[aria-selected=true]"))) return false;
+    drawn.disconnect();
+    const selected = new MutationObserver(readTabs);
+    for (const list of lists) if (list) selected.observe(list, { subtree: true, attributeFilter: ["aria-selected"] });
+    if (name) showTab(name);
+    setTimeout(readTabs); // after Gradio has opened the tab
+    return true;
+  };
+  if (!start()) drawn.observe(document.body, { childList: true, subtree: true });
+}
+
+function readTabs() {
+  const page = openIn(PAGES);
+  const tab = openIn(DOCK);
+  if (page && page !== store.page) store.openPage(page);
+  if (tab && tab !== store.tab) store.openTab(tab);
+  showAddress();
+}
+
+/** @param {string} tabs a selector */
+const openIn = (tabs) => document.querySelector(`${tabs} [aria-selected=true]`)?.getAttribute("data-tab-id");
 
 /** Shows the address of the open page, without loading it. */
 function showAddress() {
   const url = new URL(PATHS[store.page] ?? "./", document.baseURI);
   url.search = location.search;
-  if (store.page === "compare" && store.tab !== "step") url.hash = `tab=${store.tab}`;
+  if (store.page === COMPARE && store.tab !== "step") url.hash = `tab=${store.tab}`;
   history.replaceState(history.state, "", url);
-}
-
-// Event listeners in Python call the functions below.
-
-/** @param {string} tab a tab of the dock */
-export function openTab(tab) {
-  store.openTab(tab);
-  showAddress();
-  return [];
-}
-
-/** @param {string} page */
-export function openPage(page) {
-  store.openPage(page);
-  showAddress();
-  return [];
 }

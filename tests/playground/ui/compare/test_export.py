@@ -3,9 +3,10 @@
 import csv
 import io
 import json
-import time
 from contextlib import redirect_stdout
+from pathlib import Path
 
+import gradio
 import pytest
 
 from engine.trace import dump_traces, load_traces
@@ -139,14 +140,24 @@ def test_a_reload_keeps_the_state_of_a_link(browser, address, link):
         on_tab(page, "Charts")
 
 
-def test_a_link_is_followed_even_if_its_script_loads_after_the_page_is_drawn(browser, address):
-    def delay(route):
-        time.sleep(3)
-        route.continue_()
+FRONTEND = Path(gradio.__file__).parent / "templates/frontend/assets"
+TABS = [path.name for path in FRONTEND.glob("*.js") if "data-tab-id" in path.read_text()]
+LATE = {  # scripts that load late, and what is done before
+    "of the link": (["page_state.js"], "document.querySelector('#tabs [role=tab]') !== null"),
+    "of the tabs": (TABS, "sessionStorage.length > 0"),
+}
 
-    with visiting(browser) as page:
-        page.route("**/page_state.js*", delay)
+
+@pytest.mark.parametrize(("scripts", "before"), LATE.values(), ids=LATE)
+def test_a_link_is_followed_even_if_a_script_loads_late(browser, address, scripts, before):
+    held = []
+    with visiting(browser, lasting=True) as page:
+        for script in scripts:
+            page.route(f"**/{script}*", lambda route: held.append(route))
         page.goto(address + linked().replace("tab=step", "tab=charts"))
+        page.wait_for_function(before)
+        for route in held:
+            route.continue_()
         wait(lambda: page.input_value("#prompt textarea") == "Hi")
         on_tab(page, "Charts")
 

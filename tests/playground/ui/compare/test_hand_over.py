@@ -6,6 +6,7 @@ import pytest
 
 from tests.playground.ui.browsing import (
     address_of,
+    box_of,
     column,
     length,
     on_tab,
@@ -55,9 +56,9 @@ def detected(page, name):
 def test_the_head_of_a_column_is_one_line(page):
     for index in range(3):
         head = column(page, index).locator(".head")
-        title = head.locator("h3").bounding_box()
+        title = box_of(head.locator("h3"))
         for button in head.locator(".tools button").all():
-            box = button.bounding_box()
+            box = box_of(button)
             assert box["height"] >= 24 and box["width"] >= 24
             assert abs(box["y"] + box["height"] / 2 - title["y"] - title["height"] / 2) < 8
         names = [one.get_attribute("aria-label") for one in head.locator(".send").all()]
@@ -103,8 +104,8 @@ def test_back_returns_to_the_column(page, address):
     head = column(page, 2).locator(".head")
     wait(lambda: page.evaluate(FOCUSED) == "Detect")
     assert head.evaluate("head => head.contains(document.activeElement)")
-    token, dock = column(page, 2).locator(".token").first, page.locator("#dock").bounding_box()
-    box = token.bounding_box()
+    token, dock = column(page, 2).locator(".token").first, box_of(page.locator("#dock"))
+    box = box_of(token)
     assert box["y"] >= 0 and box["y"] + box["height"] <= dock["y"]
 
 

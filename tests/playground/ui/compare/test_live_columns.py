@@ -9,6 +9,7 @@ from playground.ui.compare.cards import Card
 from playground.ui.compare.links import State, encode
 from tests.playground.ui.browsing import (
     WIDE,
+    box_of,
     cards,
     column,
     figures,
@@ -202,8 +203,8 @@ def test_right_to_left_text_is_laid_out_like_plain_text(page):
     text = column(page, 0).locator(".text")
     assert text.evaluate(DISTANCE) < 1.0
     tokens = column(page, 0).locator(".token").all()
-    first, second, right = tokens[0].bounding_box(), tokens[1].bounding_box(), text.bounding_box()
-    prompt = text.locator(".prompt").bounding_box()
+    first, second, right = box_of(tokens[0]), box_of(tokens[1]), box_of(text)
+    prompt = box_of(text.locator(".prompt"))
     assert second["x"] < first["x"]
     assert first["x"] + first["width"] == pytest.approx(prompt["x"], abs=1)
     assert prompt["x"] + prompt["width"] == pytest.approx(right["x"] + right["width"], abs=1)
@@ -296,7 +297,7 @@ def test_cards_and_tips_stay_inside_the_window(page, width):
     page.set_viewport_size({"width": width, "height": 800})
     try:
         tokens = page.locator("#live .token").all()
-        max(tokens, key=lambda token: token.bounding_box()["x"]).hover()
+        max(tokens, key=lambda token: box_of(token)["x"]).hover()
         card = page.locator("#live .candidates")
         card.wait_for()
         assert card.evaluate(INSIDE)
@@ -440,7 +441,7 @@ def test_the_tree_follows_the_cursor_and_stays_where_it_is_at_the_end(page, turn
     page.keyboard.press("Escape")
     node = box.locator(".pinned")
     node.wait_for()
-    inside, outside = node.bounding_box(), box.bounding_box()
+    inside, outside = box_of(node), box_of(box)
     assert outside["x"] <= inside["x"] <= outside["x"] + outside["width"] - inside["width"]
     assert outside["y"] <= inside["y"] <= outside["y"] + outside["height"] - inside["height"]
 
