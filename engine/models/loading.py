@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import torch
 import transformers
 from huggingface_hub import errors as hub
+from huggingface_hub import hf_hub_download
 from transformers import PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from engine.errors import PlaygroundError, did_you_mean
 from engine.models import embedded, trained
@@ -31,10 +33,11 @@ EMBEDDED: dict[str, Callable[..., Path]] = {
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
+_PICKLED = "it has no safetensors, and pickled weights can run code"
+
 # Parts of transformers' messages, and what they mean.
 _MEANINGS = {
     "trust_remote_code": "it needs code from its own repository, which is never run here",
-    "cannot be loaded with `safetensors`": "its weights are pickled, and those can run code",
     "does not recognize this architecture": f"transformers {transformers.__version__} lacks it",
     "Unrecognized configuration class": "it is not a model that generates text",
     "can't allocate memory": "it does not fit into memory",
@@ -81,8 +84,6 @@ def _find(name: str) -> _Source:
         raise _unknown(name, "there is no such folder")
     if "/" not in name and did_you_mean(name, EMBEDDED):  # do not wait for the Hub
         raise _unknown(name, "there is no such embedded model")
-    # Otherwise transformers requests a public conversion of a pickled repository.
-    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     return _Source(name, name)
 
 
@@ -114,11 +115,25 @@ def _read(source: _Source, target: _Target) -> Model:
     try:
         config = transformers.AutoConfig.from_pretrained(source.where, **options)
         tokenizer = transformers.AutoTokenizer.from_pretrained(source.where, **options)
+        if not Path(source.where).is_dir():
+            _require_safetensors(source.where)
         return Model(source.name, _read_weights(source, target, config, options), tokenizer)
     except PlaygroundError:
         raise
     except Exception as error:  # a checkpoint can make the libraries raise anything
         raise _explained(source, error) from error
+
+
+def _require_safetensors(hub_id: str) -> None:
+    """Fetch the first file of a model's safetensors from the Hub; raise if there are none.
+
+    For a repository that has only pickled weights transformers would request a public conversion.
+    """
+    for file in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME):
+        with suppress(hub.RemoteEntryNotFoundError):
+            hf_hub_download(hub_id, file)
+            return
+    raise PlaygroundError(f"cannot load {hub_id!r}: {_PICKLED}")
 
 
 def _read_weights(

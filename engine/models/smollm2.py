@@ -5,8 +5,6 @@ A wheel on the Python package index contains it as GGUF; here that is converted 
 
 from __future__ import annotations
 
-from contextlib import redirect_stderr
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +16,21 @@ def _convert(gguf: Path, into: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    # Loading and saving draw progress bars, one of which has no setting that disables it.
-    with redirect_stderr(StringIO()):
-        tokenizer = AutoTokenizer.from_pretrained(
-            gguf.parent,
-            gguf_file=gguf.name,
-            padding_side="left",  # the prompts of a batch must end at the same position
-            model_max_length=8192,
-        )
-        dense = GgufConfig(dequantize=True)  # weights left as GGUF blocks cannot be saved
-        module = AutoModelForCausalLM.from_pretrained(
-            gguf.parent, gguf_file=gguf.name, quantization_config=dense, dtype=torch.float32
-        )
-        _set_pre_tokenizer(tokenizer)
-        ends = module.generation_config  # <|im_start|> is 1, <|im_end|> is 2
-        ends.bos_token_id, ends.eos_token_id, ends.pad_token_id = 1, 2, 2
-        module.save_pretrained(into)
-        tokenizer.save_pretrained(into)
+    tokenizer = AutoTokenizer.from_pretrained(
+        gguf.parent,
+        gguf_file=gguf.name,
+        padding_side="left",  # the prompts of a batch must end at the same position
+        model_max_length=8192,
+    )
+    dense = GgufConfig(dequantize=True)  # weights left as GGUF blocks cannot be saved
+    module = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, quantization_config=dense, dtype=torch.float32
+    )
+    _set_pre_tokenizer(tokenizer)
+    ends = module.generation_config  # <|im_start|> is 1, <|im_end|> is 2
+    ends.bos_token_id, ends.eos_token_id, ends.pad_token_id = 1, 2, 2
+    module.save_pretrained(into)
+    tokenizer.save_pretrained(into)
 
 
 def _set_pre_tokenizer(tokenizer: Any) -> None:

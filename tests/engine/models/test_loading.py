@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gguf
 import huggingface_hub
@@ -188,6 +188,11 @@ class FakeHub(BaseHTTPRequestHandler):
     """Serves the models in a folder; `gated` is denied, any other name is not found."""
 
     root: Path
+    posted: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.posted.append(self.path)
+        self.answer(404, "RepoNotFound")
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -245,7 +250,9 @@ def test_errors_of_the_hub_are_explained(
     assert whole == "acme/whole"
     assert gated == "'acme/gated' is gated: ask for access on its page on the Hub"
     assert "'acme/unknown': the Hub does not have it, or keeps it private" in unknown
-    assert pickled == "cannot load 'acme/pickled': its weights are pickled, and those can run code"
+    reason = "it has no safetensors, and pickled weights can run code"
+    assert pickled == f"cannot load 'acme/pickled': {reason}"
+    assert FakeHub.posted == []  # no conversion was requested
 
 
 @pytest.mark.parametrize(
