@@ -127,7 +127,7 @@ def _serve() -> dict[str, Any] | None:
 
 
 def _become(request: Mapping[str, Any]) -> None:
-    """Turn this fork into the process that was asked for, and run its program."""
+    """Turn this fork into the requested process, and run its program."""
     for number, name in enumerate(request["files"]):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND if number else os.O_RDONLY
         os.dup2(os.open(name, flags), number)

@@ -15,8 +15,7 @@ from engine.drafting.draft_tree import DraftTree, TreeDrafter
 from engine.drafting.heads import Heads
 from engine.drafting.tree_size import TreeSize
 from engine.models.model import Model
-from engine.trace import Step, Trace
-from engine.trace import deferred_writer as telling
+from engine.trace import Step, Trace, deferred_writer
 from playground import Limits, Playground, PlaygroundError
 from tests.draft_models import readable, train
 from tests.heads import bigram_model, exact_heads, random_heads
@@ -280,7 +279,7 @@ def test_deferred_writing_gives_the_same_steps(monkeypatch: pytest.MonkeyPatch) 
         ]
 
     at_once = steps()
-    monkeypatch.setattr(telling, "is_asynchronous", lambda device: True)
+    monkeypatch.setattr(deferred_writer, "is_asynchronous", lambda device: True)
     assert steps() == at_once
 
 

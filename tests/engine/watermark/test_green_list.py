@@ -1,4 +1,4 @@
-"""Whether a token is green, asked of a processor that is in use."""
+"""Whether a token is green, according to a processor that is in use."""
 
 from __future__ import annotations
 

@@ -116,8 +116,8 @@ def test_bayesian_detector_from_a_folder(detect_command, texts, tmp_path, capsys
     status, found, _ = detect_command(texts["synthid"], *options)
     assert status == 0 and found["bayesian"]["probability"] > 0.9
     assert detect_command(PLAIN * 3, *options)[1]["bayesian"]["probability"] < 0.5
-    status, _, said = detect_command(PLAIN, "--bayesian", str(tmp_path))
-    assert status == 2 and "--bayesian is for --scheme synthid" in said
+    status, _, errors = detect_command(PLAIN, "--bayesian", str(tmp_path))
+    assert status == 2 and "--bayesian is for --scheme synthid" in errors
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_bayesian_detector_from_a_folder(detect_command, texts, tmp_path, capsys
     ids=str,
 )
 def test_invalid_input_is_one_line_and_status_two(detect_command, options, words):
-    status, found, said = detect_command(PLAIN, *options)
+    status, found, errors = detect_command(PLAIN, *options)
     assert status == 2 and found is None
-    assert words in said and said.strip().count("\n") == 0
+    assert words in errors and errors.strip().count("\n") == 0
 
 
 @pytest.mark.parametrize("scheme", ["lefthash", "selfhash", "synthid"])
@@ -150,9 +150,9 @@ def test_bytes_that_are_not_text_are_accepted(detect_command, scheme):
 
 
 def test_text_over_the_limit_is_refused(detect_command):
-    status, found, said = detect_command("x" * 2_000_001)
+    status, found, errors = detect_command("x" * 2_000_001)
     assert status == 2 and found is None
-    assert "the text has 2000001 characters; at most 2000000 are read" in said
+    assert "the text has 2000001 characters; at most 2000000 are read" in errors
 
 
 def test_help_explains_each_exit_status(capsys):

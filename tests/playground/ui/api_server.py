@@ -45,9 +45,9 @@ def load(name):
 def log_connection(event, words):
     if event == "socket.connect":
         address = words[1]
-        log(f"asked: {address[0] if isinstance(address, tuple) else 'a file'}")
+        log(f"connects to {address[0] if isinstance(address, tuple) else 'a file'}")
     if event == "socket.getaddrinfo":
-        log(f"asked: {words[0]}")
+        log(f"connects to {words[0]}")
 
 
 def main():

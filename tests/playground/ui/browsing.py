@@ -306,7 +306,7 @@ def downloaded(page, button, folder):
     return path
 
 
-def said(page, words):
+def expect_message(page, words):
     """Wait for a message with this text, then close all messages."""
     page.wait_for_selector(f".toast-body >> text={words}")
     page.evaluate("document.querySelectorAll('.toast-close').forEach(button => button.click())")

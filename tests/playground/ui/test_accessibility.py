@@ -42,9 +42,9 @@ EXCUSED = {
 @pytest.fixture(scope="module")
 def folder():
     """The folder of screenshots, or None: each takes a second."""
-    if not (asked := os.environ.get("PLAYGROUND_SCREENSHOTS")):
+    if not (folder := os.environ.get("PLAYGROUND_SCREENSHOTS")):
         return None
-    place = Path(asked)
+    place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     return place
 
@@ -180,8 +180,10 @@ SMALL = """() => [...document.querySelectorAll(
 def findings(page, rules):
     """The violations that axe finds, apart from excused ones."""
     options = {"runOnly": rules, "resultTypes": ["violations"]}
-    told = page.evaluate("options => axe.run(options).then(told => told.violations)", options)
-    for violation in told:
+    violations = page.evaluate(
+        "options => axe.run(options).then(result => result.violations)", options
+    )
+    for violation in violations:
         if violation["impact"] not in ("serious", "critical"):
             continue
         for node in violation["nodes"]:
@@ -260,9 +262,9 @@ CONTRAST = """({ places, tints }) => {
 
 def faintest(page, places, tints=None):
     """The lowest contrast of some texts with their background, for each tint."""
-    told = page.evaluate(CONTRAST, {"places": places, "tints": tints})
-    assert told, f"nothing is at {places}"
-    return min(told)
+    ratios = page.evaluate(CONTRAST, {"places": places, "tints": tints})
+    assert ratios, f"nothing is at {places}"
+    return min(ratios)
 
 
 def forked(page):

@@ -4,7 +4,15 @@ import pytest
 
 from playground.ui.compare import links
 from playground.ui.compare.cards import Card
-from tests.playground.ui.browsing import editing, opened, ready, refused, said, served, wait
+from tests.playground.ui.browsing import (
+    editing,
+    expect_message,
+    opened,
+    ready,
+    refused,
+    served,
+    wait,
+)
 
 MODEL = "stories15m"  # starts fast
 
@@ -47,4 +55,4 @@ def test_a_link_with_a_number_out_of_range_shows_it_and_a_run_is_rejected(browse
 
 def test_a_link_with_a_shared_number_out_of_range_names_the_one_that_is_used(browser, address):
     with opened(browser, address, link(shared={"max_new_tokens": 100_000})) as page:
-        said(page, "The link sets max_new_tokens to 100000")
+        expect_message(page, "The link sets max_new_tokens to 100000")

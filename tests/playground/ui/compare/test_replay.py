@@ -150,10 +150,10 @@ def test_clicking_a_token_pins_its_step_in_all_views(ran, lab):
     step = trace.steps[3]
     sentence = page.locator("#step-view h3, #step-view .headline").first
     wait(lambda: "Token 4" in page.inner_text("#step-view"))
-    told = page.inner_text("#step-view")
-    assert f"rank {step.rank}" in told, sentence
+    text = page.inner_text("#step-view")
+    assert f"rank {step.rank}" in text, sentence
     for processor in step.distribution.processors:
-        assert processor in told
+        assert processor in text
     page.get_by_role("tab", name="Charts").click()
     line = "#figure-probability .js-plotly-plot .shapelayer path"
     page.wait_for_selector(line, state="attached")
@@ -218,10 +218,10 @@ def test_the_tree_shows_the_pruned_and_returned_beams(read, lab):
     trace = expected(lab, BEAMS)
     page.get_by_role("tab", name="Tree").click()
     page.wait_for_selector("#tree-view svg [role=treeitem], #tree-view svg .node")
-    told = page.inner_text("#tree-view")
+    text = page.inner_text("#tree-view")
     pruned = sum(step.event == "pruned" for step in trace.steps)
-    assert f"{pruned} pruned" in told
-    assert f"{len(trace.sequences)} returned" in told
+    assert f"{pruned} pruned" in text
+    assert f"{len(trace.sequences)} returned" in text
 
 
 @pytest.mark.parametrize(

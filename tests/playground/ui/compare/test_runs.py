@@ -366,8 +366,8 @@ def test_a_paused_run_says_so_before_the_next_token():
     runs, comparison = started("forever")
     for command in ("pause", "play", "dance", "stop"):  # a forged command is ignored
         runs.command(comparison.feed.id, command)
-    told = [line for line in lines_of(comparison.feed) if "state" in line or "status" in line]
-    states = [line["state"] for line in told if "state" in line]
+    changes = [line for line in lines_of(comparison.feed) if "state" in line or "status" in line]
+    states = [line["state"] for line in changes if "state" in line]
     assert states == ["playing", "paused", "playing", "over"]
     assert statuses(comparison)[:3] == ["Generating …", "Paused.", "Generating …"]
 

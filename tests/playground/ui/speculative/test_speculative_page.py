@@ -22,11 +22,11 @@ from playground.ui.speculative.race import TimedRuns
 from tests.conftest import step
 from tests.playground.ui.browsing import (
     WIDE,
+    expect_message,
     on_tab,
     opened,
     ready,
     run_async,
-    said,
     shared_link,
     tab,
     wait,
@@ -103,7 +103,7 @@ def test_an_empty_page_explains_itself_and_an_empty_prompt_is_rejected(page):
     assert "After a race" in page.inner_text("#spec-results")
     page.fill("#spec-prompt textarea", " ")
     page.click("#spec-race")
-    said(page, "the prompt is empty")
+    expect_message(page, "the prompt is empty")
     idle(page, "#spec-race")
     page.click("#spec-example-1")
     wait(lambda: "Summarise" in page.input_value("#spec-prompt textarea"))
@@ -117,11 +117,11 @@ def test_a_race_shows_the_token_counts_of_its_runs(raced, traces):
     speed, spent = rows(raced, 0), rows(raced, 1)
     assert [*speed] == [*spent] == [PLAIN, LOOKUP]
     for name, trace in zip(speed, traces, strict=True):
-        told = accounting(trace)
-        passes = [told.tokens, told.target_passes, told.passes_saved]
+        counts = accounting(trace)
+        passes = [counts.tokens, counts.target_passes, counts.passes_saved]
         assert speed[name][3:6] == [str(count) for count in passes]
-        drafted = [told.drafted, told.accepted, told.rejected, told.ignored]
-        written = [told.tokens, told.accepted, told.resampled, told.bonus, told.plain]
+        drafted = [counts.drafted, counts.accepted, counts.rejected, counts.ignored]
+        written = [counts.tokens, counts.accepted, counts.resampled, counts.bonus, counts.plain]
         assert spent[name][:4] == [str(count) for count in drafted]
         assert spent[name][5:] == [*(str(count) for count in written), "yes"]
     assert accounting(traces[1]).rejected and accounting(traces[1]).accepted, (
@@ -136,11 +136,11 @@ def test_lanes_show_what_became_of_each_token(raced, traces):
     kept = ("chosen", "accepted", "bonus", "resampled")
     for lane, trace in enumerate(traces):
         assert "".join(tokens(raced, lane, kept)) == trace.text
-        told = accounting(trace)
-        assert len(tokens(raced, lane, ["accepted"])) == told.accepted
-        assert len(tokens(raced, lane, ["rejected"])) == told.rejected
+        counts = accounting(trace)
+        assert len(tokens(raced, lane, ["accepted"])) == counts.accepted
+        assert len(tokens(raced, lane, ["rejected"])) == counts.rejected
         figures = raced.locator("#spec-lanes .lane").nth(lane)
-        assert figures.locator(".passes dd").inner_text() == str(told.target_passes)
+        assert figures.locator(".passes dd").inner_text() == str(counts.target_passes)
     assert raced.evaluate("window.evil") is None
     assert raced.locator("#spec-lanes img").count() == 0
     badges = raced.locator("#spec-lanes .badge").all_inner_texts()
@@ -277,41 +277,43 @@ def test_an_unavailable_drafter_shows_the_reason_in_its_lane():
     lane = Lane(drafter, error=drafter.unavailable_reason)
     screen.add(RaceUpdate(0, drafter, lane=lane))
     screen.add(RaceUpdate(0, drafter, result=Race((lane,))))
-    told = json.loads(screen.value())
-    assert told["over"] and told["lanes"][0]["state"] == "failed"
-    assert told["lanes"][0]["error"] == "It has no draft."
+    shown = json.loads(screen.value())
+    assert shown["over"] and shown["lanes"][0]["state"] == "failed"
+    assert shown["lanes"][0]["error"] == "It has no draft."
 
 
 def test_timed_runs_wait_for_each_other_and_can_be_stopped():
-    track, stop, told = TimedRuns(), threading.Event(), []
-    assert track.acquire(stop, told.append)
+    track, stop, messages = TimedRuns(), threading.Event(), []
+    assert track.acquire(stop, messages.append)
     stop.set()
-    assert not track.acquire(stop, told.append)
+    assert not track.acquire(stop, messages.append)
     other = threading.Event()
-    waiting = threading.Thread(target=lambda: told.append(track.acquire(other, told.append)))
+    waiting = threading.Thread(
+        target=lambda: messages.append(track.acquire(other, messages.append))
+    )
     waiting.start()
-    wait(lambda: told)
-    assert "do not overlap" in told[0]
+    wait(lambda: messages)
+    assert "do not overlap" in messages[0]
     track.release()
     waiting.join(10)
-    assert told[1:] == [True]
+    assert messages[1:] == [True]
     track.release()
-    assert list(track.one_by_one(iter([1, 2]), other, told.append)) == [1, 2]
+    assert list(track.one_by_one(iter([1, 2]), other, messages.append)) == [1, 2]
 
 
 def test_settings_apply_to_strategies_that_have_them_within_limits(lab):
     few = Playground(lab.model, limits=Limits(draft_tokens=3))
     early = Drafter("Exit", "early_exit", {"num_assistant_tokens": 8})
-    told = form.configured(few, early, length=0, threshold=0.6, layer=5)
-    assert told.settings == {
+    values = form.configured(few, early, length=0, threshold=0.6, layer=5)
+    assert values.settings == {
         "num_assistant_tokens": 3,
         "assistant_confidence_threshold": 0.6,
         "assistant_early_exit": 5,
     }
-    told = form.configured(
+    values = form.configured(
         few, Drafter("Lookup", "prompt_lookup"), length=2, threshold=0.6, layer=5
     )
-    assert told.settings == {"prompt_lookup_num_tokens": 2}
+    assert values.settings == {"prompt_lookup_num_tokens": 2}
 
 
 def test_the_description_of_early_exit_names_the_layer(lab):

@@ -154,8 +154,8 @@ def test_all_numbers_equal_the_engines(page, lab, traces, address):
     assert column_of(page, "re-tokenized") == counted(found.round_trip.score)
     assert f"z = {found.z_score:.2f}" in page.inner_text("#detected .verdict")
     assert f"z {scan(found).best.z_score:.2f}" in page.inner_text("#detected .notes")
-    told = Client(address, verbose=False).predict(traces[0].text, api_name="/detect")
-    assert column_of(page, "re-tokenized")["z-score"] == f"{told['z_score']:.2f}"
+    answer = Client(address, verbose=False).predict(traces[0].text, api_name="/detect")
+    assert column_of(page, "re-tokenized")["z-score"] == f"{answer['z_score']:.2f}"
 
 
 def test_each_token_has_the_colour_of_its_verdict(page, lab, traces):
@@ -330,10 +330,10 @@ def test_a_pinned_step_is_explained(page, lab, traces, folder):
     page.wait_for_timeout(500)  # the position is reported a quarter of a second later
     tab(page, "Watermark")
     page.locator("#explain-words", has_text="Token 7").wait_for()
-    told = explain(lab.model, traces[0], 6)
+    step = explain(lab.model, traces[0], 6)
     words = page.inner_text("#explain-words")
-    assert f"{told.green_before:.1%} before the bias and {told.green_after:.1%} after it" in words
-    assert f"entropy {told.entropy:.2f} nats" in words
+    assert f"{step.green_before:.1%} before the bias and {step.green_after:.1%} after it" in words
+    assert f"entropy {step.entropy:.2f} nats" in words
     for figure in ("watermark_bias", "watermark_entropy"):
         page.wait_for_selector(f"#figure-{figure} .main-svg >> nth=0")
     page.keyboard.press("Escape")
@@ -372,9 +372,9 @@ def test_synthid_is_detected_with_the_keys_of_its_column(browser, address, lab, 
         with page.expect_file_chooser() as chooser:
             page.click("#detect-upload")
         chooser.value.set_files([trained / "config.json", trained / "model.safetensors"])
-        told = bayesian(lab.model, marked.sequences[0].token_ids, trained)
+        found = bayesian(lab.model, marked.sequences[0].token_ids, trained)
         words = (
-            f"a probability of {told.probability:.4f} for a watermark, from {told.tokens_scored}"
+            f"a probability of {found.probability:.4f} for a watermark, from {found.tokens_scored}"
         )
         page.locator("#detected .notes", has_text=words).wait_for()
 

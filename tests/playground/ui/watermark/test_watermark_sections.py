@@ -18,10 +18,10 @@ from playground.watermarks.attacks.apply import attack, curve
 from playground.watermarks.calibrate import CalibrationSpec, calibrate
 from tests.playground.ui.browsing import (
     downloaded,
+    expect_message,
     opened,
     ready,
     running,
-    said,
     served,
     tab,
     wait,
@@ -182,7 +182,7 @@ def test_a_slow_curve_can_be_stopped(ran):
 def test_a_column_without_a_watermark_cannot_be_attacked(page):
     lab_tab(page, "Attack")
     page.click("#attack-attack")
-    said(page, "there is no text yet")
+    expect_message(page, "there is no text yet")
     tab(page, "Compare")
     fill(page, "shared-max_new_tokens", 4)
     with running(page):
@@ -192,7 +192,7 @@ def test_a_column_without_a_watermark_cannot_be_attacked(page):
         "document.querySelector('#attack-column input').value.includes('(no watermark)')"
     )
     page.click("#attack-attack")
-    said(page, "no watermark to attack")
+    expect_message(page, "no watermark to attack")
     idle(page, "#attack-attack")
     assert page.input_value("#attack-column input").endswith("(no watermark)")
 
@@ -200,7 +200,7 @@ def test_a_column_without_a_watermark_cannot_be_attacked(page):
 # Calibrate
 
 
-def asked(page, **fields):
+def set_calibration(page, **fields):
     for name, value in fields.items():
         fill(page, f"calibrate-{name}", value)
 
@@ -213,7 +213,7 @@ def biases(page, text):
 
 def test_a_calibration_is_shown_and_saved(page, lab, folder, cache):
     lab_tab(page, "Calibrate")
-    asked(page, bias=4, texts=4, length=30, keys=1)
+    set_calibration(page, bias=4, texts=4, length=30, keys=1)
     biases(page, "0")
     page.click("#calibrate-calibrate")
     page.wait_for_selector("#calibrated-cost .js-plotly-plot", timeout=SLOW)
@@ -223,14 +223,14 @@ def test_a_calibration_is_shown_and_saved(page, lab, folder, cache):
     *_, last = calibrate(lab, spec)
     shown = cells(page, "#calibrated-table")
     assert [row[0] for row in shown] == ["25", "30"]
-    for row, told in zip(shown, last.result.by_length, strict=True):
+    for row, expected in zip(shown, last.result.by_length, strict=True):
         assert row[1:5] == [
-            f"{told.mean:.2f}",
-            rate(told.found),
-            rate(told.false_alarms),
-            f"{told.auc:.4f}",
+            f"{expected.mean:.2f}",
+            rate(expected.found),
+            rate(expected.false_alarms),
+            f"{expected.auc:.4f}",
         ]
-        assert row[5] == rate(told.operating[0].true_positives)
+        assert row[5] == rate(expected.operating[0].true_positives)
         assert row[6] == "too few texts", "450 scores cannot show one in a thousand"
     assert "4 watermarked texts of 30 tokens, 450 scores" in page.input_value(
         "#calibrated-words textarea"
@@ -247,21 +247,21 @@ def test_a_calibration_is_shown_and_saved(page, lab, folder, cache):
 
 def test_a_calibration_can_be_stopped_and_is_limited_in_size(page):
     lab_tab(page, "Calibrate")
-    asked(page, bias=2, texts=600, length=60, keys=1, seed=random.randrange(10**9))
+    set_calibration(page, bias=2, texts=600, length=60, keys=1, seed=random.randrange(10**9))
     page.click("#calibrate-calibrate")
     progress(page, "calibrate", "generating texts with bias 2")
     page.click("#calibrate-stop")
     progress(page, "calibrate", "Stopped.")
     idle(page, "#calibrate-calibrate")
-    asked(page, texts=9000)
+    set_calibration(page, texts=9000)
     page.click("#calibrate-calibrate")
-    said(page, "at most 60,000 are allowed")
+    expect_message(page, "at most 60,000 are allowed")
     idle(page, "#calibrate-calibrate")
     assert page.input_value("#calibrate-texts input") == "9000"
-    asked(page, texts=4)
+    set_calibration(page, texts=4)
     biases(page, "0; 1")
     page.click("#calibrate-calibrate")
-    said(page, "they must be numbers separated by commas")
+    expect_message(page, "they must be numbers separated by commas")
 
 
 def test_leaving_the_page_stops_its_calibration(browser, address):
@@ -269,7 +269,7 @@ def test_leaving_the_page_stops_its_calibration(browser, address):
         with opened(browser, address) as page:
             ready(page)
             lab_tab(page, "Calibrate")
-            asked(page, texts=600, length=60, keys=1, seed=random.randrange(10**9))
+            set_calibration(page, texts=600, length=60, keys=1, seed=random.randrange(10**9))
             page.click("#calibrate-calibrate")
             page.wait_for_selector(
                 "#calibrate-progress progress, .toast-body:has-text('again later')", timeout=SLOW
@@ -331,10 +331,10 @@ def _the_score_is_kept_over_rounds(page):
 def test_closing_a_job_stops_it_and_lets_others_start():
     jobs, seen = Jobs("a job", 1), []
 
-    def work(stop, tell):
+    def work(stop, report):
         seen.append(stop)
         while not stop.wait(0.01):
-            tell(1)
+            report(1)
 
     steps = jobs.run("anna", work)
     next(steps)
@@ -349,7 +349,7 @@ def test_closing_a_job_stops_it_and_lets_others_start():
 
     def free():
         try:
-            return next(jobs.run("ben", lambda stop, tell: tell(2))) == [2]
+            return next(jobs.run("ben", lambda stop, report: report(2))) == [2]
         except PlaygroundError:  # it has not looked up yet
             return False
 
@@ -360,8 +360,8 @@ def test_stop_affects_only_the_visitors_job_and_errors_are_raised():
     jobs = Jobs("a job", 2)
     stopped = []
 
-    def work(stop, tell):
-        tell(0)
+    def work(stop, report):
+        report(0)
         stopped.append(stop.wait(20))
         raise PlaygroundError("it broke")
 
@@ -376,11 +376,11 @@ def test_stop_affects_only_the_visitors_job_and_errors_are_raised():
 
 def test_text_is_escaped():
     nasty = "<img src=x onerror=alert(1)>&"
-    told = [
+    drawn = [
         tables.table(nasty, [nasty], [[nasty, nasty]]),
         tables.tokens(nasty, [(nasty, "green")]),
         tables.progress(nasty, 1, 2),
         tables.sentence(nasty),
     ]
-    for html in told:
+    for html in drawn:
         assert "<img" not in html and "&lt;img" in html
