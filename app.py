@@ -84,11 +84,12 @@ def parser() -> argparse.ArgumentParser:
     )
     for limit in fields(Limits):
         flag, default = limit.name.replace("_", "-"), _default(limit.name, limit.default)
-        flags.add_argument(f"--{flag}", type=int, default=default, help=limit.metadata["help"])
+        kind = type(limit.default)
+        flags.add_argument(f"--{flag}", type=kind, default=default, help=limit.metadata["help"])
     return flags
 
 
-def _default(flag: str, fallback: str | int) -> str:
+def _default(flag: str, fallback: str | float) -> str:
     # A string even for numbers: argparse then converts and checks it like a flag.
     return os.environ.get(f"PLAYGROUND_{flag.upper()}", str(fallback))
 

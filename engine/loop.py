@@ -4,6 +4,7 @@ pass of each model, and sends the nodes back."""
 from __future__ import annotations
 
 import logging
+import math
 import time
 import traceback
 from collections import Counter, defaultdict
@@ -48,10 +49,16 @@ class _Evaluated(NamedTuple):
 
 
 def stream(
-    runs: Sequence[tuple[Run, Callable[[Run], Decoding]]], cancelled: Callable[[], bool]
+    runs: Sequence[tuple[Run, Callable[[Run], Decoding]]],
+    cancelled: Callable[[], bool],
+    seconds: float = math.inf,
 ) -> Iterator[Update]:
-    """Run strategies together, tick by tick; closing the iterator frees all they hold."""
+    """Run strategies together, tick by tick; closing the iterator frees all they hold.
+
+    Runs that take longer than ``seconds``, pauses excluded, end with the text so far.
+    """
     lives: list[_LiveRun] = []
+    deadline = time.perf_counter() + seconds
     try:
         for run, _ in runs:
             run.start(only_run=len(runs) == 1)
@@ -69,9 +76,16 @@ def stream(
             yield from _updates(lives)
             if not any(live.continuations for live in lives):
                 break
-            if _is_cancelled(lives, cancelled):
+            before = time.perf_counter()
+            stopped = cancelled()  # waits while a user has paused
+            paused = time.perf_counter() - before
+            deadline += paused
+            for live in lives:
+                live.run.exclude_time(paused)
+            if stopped or before + paused > deadline:
+                rule = Stop("cancelled") if stopped else Stop("time", f"at most {seconds:g} s")
                 for live in lives:
-                    _interrupt(live, Stop("cancelled"))
+                    _interrupt(live, rule)
             else:
                 _send(ahead or _evaluate(lives))
                 ahead = None  # frees the branches that no strategy holds before the next pass
@@ -84,18 +98,19 @@ def stream(
             evaluator.release_memory()
 
 
-def _is_cancelled(lives: Sequence[_LiveRun], cancelled: Callable[[], bool]) -> bool:
-    """Whether to stop. The call waits while a user has paused; that is not the runs' time."""
-    since = time.perf_counter()
-    answer = cancelled()
-    for live in lives:
-        live.run.exclude_time(time.perf_counter() - since)
-    return answer
-
-
 def _evaluate(lives: Sequence[_LiveRun]) -> _Evaluated:
-    """One forward pass of each model for the continuations of all runs."""
-    waiting = [live for live in lives if live.continuations]
+    """One forward pass of each model for the continuations of all runs. Without enough memory for
+    all of them, the run with the most continuations ends, and the others go on."""
+    while waiting := [live for live in lives if live.continuations]:
+        try:
+            return _evaluate_all(waiting)
+        except (PlaygroundError, torch.OutOfMemoryError, MemoryError) as error:
+            reason = str(error) or "out of memory"
+        _interrupt(max(waiting, key=lambda live: len(live.continuations)), Stop("error"), reason)
+    return _Evaluated({}, {})
+
+
+def _evaluate_all(waiting: Sequence[_LiveRun]) -> _Evaluated:
     cells = {
         live: [node.cell.descend(tokens) for node, *tokens in live.continuations]
         for live in waiting
@@ -104,13 +119,9 @@ def _evaluate(lives: Sequence[_LiveRun]) -> _Evaluated:
     for live in waiting:
         for (node, *_), cell in zip(live.continuations, cells[live], strict=True):
             of_models[node.evaluator].append(cell)
-    try:
-        output_rows = {evaluator: evaluator.evaluate(own) for evaluator, own in of_models.items()}
-    except (PlaygroundError, torch.OutOfMemoryError, MemoryError) as error:
-        for live in waiting:
-            _interrupt(live, Stop("error"), str(error) or "out of memory")
-        return _Evaluated({}, {})
-    return _Evaluated(cells, output_rows)
+    return _Evaluated(
+        cells, {evaluator: evaluator.evaluate(own) for evaluator, own in of_models.items()}
+    )
 
 
 def _send(evaluated: _Evaluated) -> None:
@@ -228,6 +239,7 @@ def _interrupt(live: _LiveRun, stop: Stop, error: str | None = None) -> None:
         live.run.recorder.interrupt(stop, error, most=most)
     live.continuations = []
     live.decoding.close()
+    live.run.release()
 
 
 def _updates(lives: Sequence[_LiveRun]) -> Iterator[Update]:

@@ -15,7 +15,7 @@ from typing import Any
 from engine.errors import PlaygroundError, did_you_mean
 
 
-def _limit(default: int, help: str) -> Any:
+def _limit(default: float, help: str) -> Any:
     return field(default=default, metadata={"help": help})
 
 
@@ -24,12 +24,15 @@ class Limits:
     """The limits of one server; each is a command-line flag of ``app.py``."""
 
     prompt_characters: int = _limit(20_000, "longest prompt, in characters")
+    prompt_tokens: int = _limit(8_192, "longest prompt, in tokens")
     max_new_tokens: int = _limit(1_000, "most new tokens per run")
-    rows: int = _limit(16, "most beams, or sequences sampled in parallel")
+    rows: int = _limit(16, "most beams, and most sequences that one run samples or returns")
+    seconds: float = _limit(0.0, "most seconds per run, without pauses; 0 is no limit")
     strategies: int = _limit(6, "most strategies in one comparison")
     draft_tokens: int = _limit(64, "most tokens drafted in one round")
     positions: int = _limit(8_192, "tokens in the key/value pool, for all runs together")
     comparisons: int = _limit(32, "comparisons running at the same time; further ones wait")
+    waiting: int = _limit(128, "comparisons that may wait for their turn")
     columns: int = _limit(12, "most columns on the page, forks included")
     boards: int = _limit(32, "finished comparisons kept for forks, exports and reloads")
     upload_bytes: int = _limit(20_000_000, "largest trace file, in bytes")

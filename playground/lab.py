@@ -6,6 +6,7 @@ the engine's loop runs them. Needs torch, transformers and the standard library 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -103,7 +104,7 @@ class Playground:
         """
         comparison = self.parse(prompt, choices, prefix=prefix, **shared)
         self._backends.refresh()
-        return loop.stream(self._runs(comparison), _is_set(stop))
+        return loop.stream(self._runs(comparison), _is_set(stop), self._seconds)
 
     def stream_each(
         self,
@@ -120,7 +121,7 @@ class Playground:
         comparisons = [self.parse(prompt, [choice], **shared) for prompt, choice in runs]
         self._backends.refresh()
         prepared = [run for comparison in comparisons for run in self._runs(comparison)]
-        return loop.stream(prepared, _is_set(stop))
+        return loop.stream(prepared, _is_set(stop), self._seconds)
 
     def score(
         self,
@@ -142,7 +143,7 @@ class Playground:
         self._backends.refresh()
         source, _ = self._source(comparison.prompt, len(tokens))
         runs = [self._scoring(source, request, tokens) for request in comparison.requests]
-        return _traces(loop.stream(runs, lambda: False))
+        return _traces(loop.stream(runs, lambda: False, self._seconds))
 
     def parse(
         self,
@@ -181,6 +182,10 @@ class Playground:
         request = self._parser.request(choice, shared)
         own = self.model.module.generation_config
         return generation_configs.configured(own, request.strategy, request.settings)
+
+    @property
+    def _seconds(self) -> float:
+        return self.limits.seconds or math.inf
 
     def _source(self, prompt: TokenizedPrompt, new: int) -> tuple[Source, int]:
         """The model with the prompt it reads, and the greatest length of a text."""

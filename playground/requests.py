@@ -191,6 +191,8 @@ class RequestParser:
                 f"{what} {characters} characters; at most {self._limits.prompt_characters} are read"
             )
         text, ids = tokens_of(self._model, prompt)
+        if len(ids) > (most := self._limits.prompt_tokens):
+            raise PlaygroundError(f"the prompt has {len(ids)} tokens; at most {most} are read")
         return TokenizedPrompt(text, ids, self._tokens("prefix", prefix))
 
     def _tokens(self, name: str, text: TextOrTokens) -> list[int]:

@@ -21,7 +21,7 @@ from engine.watermark import detector
 from playground import Playground, metrics
 from playground.ui.shared.gradio_internals import describe_arguments, summary
 from playground.ui.shared.model_loading import Labs
-from playground.ui.shared.turns import Turns
+from playground.ui.shared.run_queue import RunQueue
 from strategies import find, registered
 
 REFRESH = 0.1  # seconds between two messages of a stream, at least
@@ -29,9 +29,9 @@ REFRESH = 0.1  # seconds between two messages of a stream, at least
 Answer = list[dict[str, Any]]
 
 
-def add_endpoints(page: gr.Blocks, labs: Labs, turns: Turns) -> None:
+def add_endpoints(page: gr.Blocks, labs: Labs, queue: RunQueue) -> None:
     """Add the three functions to the API and the MCP tools of a page."""
-    endpoints = _Endpoints(labs, turns)
+    endpoints = _Endpoints(labs, queue)
     known = ", ".join(id for id, found in registered().items() if not found.runs_user_code)
     models = f"Models: {', '.join(labs.names)}."
     _add(page, endpoints.compare, f"Strategies: {known}. {models}")
@@ -54,9 +54,9 @@ class _Endpoints:
     """The three functions. Their docstrings are what callers read; Gradio takes one line for each
     argument."""
 
-    def __init__(self, labs: Labs, turns: Turns) -> None:
+    def __init__(self, labs: Labs, queue: RunQueue) -> None:
         self._labs = labs
-        self._turns = turns  # shared with the runs on the page
+        self._queue = queue  # shared with the runs on the page
 
     def compare(
         self,
@@ -79,7 +79,7 @@ class _Endpoints:
             model: The model to run; the first one by default.
             full: Return whole traces with all steps and candidates. Large.
         """
-        with _errors(), self._turns.turn():
+        with _errors(), self._queue.turn(_caller(request)):
             lab = self._lab(model)
             traces = lab.compare(_prompt(prompt, chat), _choices(runs, settings))
             data = [json.loads(trace.to_json()) if full else _summary(trace) for trace in traces]
@@ -105,7 +105,7 @@ class _Endpoints:
             chat: Whether to apply the model's chat template to the prompt.
             model: The model to run; the first one by default.
         """
-        with _errors(), self._turns.turn():
+        with _errors(), self._queue.turn(_caller(request)):
             lab = self._lab(model)
             choices = _choices(runs, settings)
             texts = [_StreamedRun() for _ in choices]
@@ -159,6 +159,13 @@ class _Endpoints:
     def _lab(self, model: str) -> Playground:
         _expect("model", model, str, "a string")
         return self._labs.lab(model or self._labs.default)
+
+
+def _caller(request: gr.Request | None) -> str:
+    """Whose call it is: a session's, or that of an address without one."""
+    if request is None:
+        return ""
+    return str(request.session_hash or (request.client and request.client.host))
 
 
 @contextmanager

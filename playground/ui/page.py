@@ -16,9 +16,9 @@ from playground.ui.shared import browser, gradio_internals
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.model_picker import model_picker
 from playground.ui.shared.pages import COMPARE, App, Page, Pages, PageSpec
+from playground.ui.shared.run_queue import RunQueue
 from playground.ui.shared.share import share_button
 from playground.ui.shared.theme import theme_options
-from playground.ui.shared.turns import Turns
 from playground.ui.speculative import page as speculative
 from playground.ui.watermark import page as watermark
 
@@ -33,7 +33,6 @@ PAGES = (
 _TITLE = "# Decoding Playground"
 _FILE_CLEANUP = (3_600, 86_400)  # seconds between two cleanups, and the age of deleted files
 _QUEUE_INTERVAL = 0.01  # seconds
-_WAITING = 4  # comparisons that may wait for each one that may run
 _SESSIONS = 500  # visitors whose state Gradio keeps; those who came first lose theirs first
 
 
@@ -53,20 +52,19 @@ class Site:
 
 def build(labs: Labs, limits: Limits) -> Site:
     """The page for these models, within these limits."""
-    turns = Turns(limits.comparisons, _WAITING * limits.comparisons)
+    queue = RunQueue(limits.comparisons, limits.waiting)
     blocks = gr.Blocks(title="Decoding Playground", fill_width=True, delete_cache=_FILE_CLEANUP)
     with blocks:
         with gr.Row(elem_id="head"):
             gr.Markdown(_TITLE)
             model = model_picker(labs)
             share = share_button()
-        app = App(blocks, labs, limits, model, share, browser.component(), turns)
+        app = App(blocks, labs, limits, model, share, browser.component(), queue)
         runs = _build_pages(app)
         app.browser.render()  # type: ignore[no-untyped-call]  # Gradio annotates no return
-        api.add_endpoints(blocks, labs, turns)
-    blocks.queue(
-        max_size=_WAITING * limits.comparisons, default_concurrency_limit=limits.comparisons
-    )
+        api.add_endpoints(blocks, labs, queue)
+    # Calls of the API hold one of Gradio's workers while they wait in the queue of this app.
+    blocks.queue(default_concurrency_limit=limits.comparisons + limits.waiting)
     gradio_internals.set_queue_interval(blocks, _QUEUE_INTERVAL)
     return Site(blocks, runs)
 

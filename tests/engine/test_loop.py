@@ -205,6 +205,28 @@ def test_a_comparison_too_large_for_the_cache_fails_and_the_next_one_works() -> 
     assert trace.error is None
 
 
+def test_without_memory_for_all_runs_the_widest_ends_and_the_others_go_on() -> None:
+    lab = Playground(tiny("llama"), limits=Limits(positions=280))
+    wide = ("sample", {"num_return_sequences": 16})
+    length = {"max_new_tokens": 60, "min_new_tokens": 60}
+    traces = lab.compare("one two", ["greedy", wide, ("beam_search", {"num_beams": 2})], **length)
+    assert "the limit is 280" in str(traces[1].error)
+    assert traces[1].sequences and len(traces[1].sequences[0].token_ids) > 5
+    [alone] = lab.compare("one two", ["greedy"], **length)
+    assert traces[0].error is None and traces[0].sequences == alone.sequences
+    assert traces[2].error is None and len(traces[2].sequences[0].token_ids) == 60
+    assert used(lab) == len("one two")
+
+
+def test_a_run_that_takes_longer_than_the_servers_limit_ends_with_its_text_so_far() -> None:
+    lab = Playground(tiny("llama"), limits=Limits(seconds=0.001))
+    traces = lab.compare("one two", ["greedy", "sample"], max_new_tokens=200, min_new_tokens=200)
+    for trace in traces:
+        assert (trace.stop.rule, trace.stop.detail) == ("time", "at most 0.001 s")
+        assert trace.error is None and 0 < len(trace.sequences[0].token_ids) < 200
+    assert used(lab) == len("one two")
+
+
 def test_callers_on_several_threads_share_passes_and_get_their_own_results() -> None:
     lab = Playground(tiny("llama"))
     prompts = [f"prompt number {n}" for n in range(6)]

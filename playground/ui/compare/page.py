@@ -25,5 +25,5 @@ class ComparePage:
 
 def build(app: App) -> ComparePage:
     """Build the page."""
-    runs = Runs(app.limits, app.turns)
+    runs = Runs(app.limits, app.queue)
     return ComparePage(app, build_layout(app), runs)

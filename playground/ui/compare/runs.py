@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import queue
 import threading
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
 from typing import Any
 
 from engine.errors import PlaygroundError
@@ -20,8 +20,8 @@ from playground import Playground
 from playground.ui.shared.comparison import Column, Comparison, InheritedToken, RunRequest
 from playground.ui.shared.live_feed import Feed
 from playground.ui.shared.messages import FAILED
+from playground.ui.shared.run_queue import Place, RunQueue
 from playground.ui.shared.throttle import batches, read_ahead
-from playground.ui.shared.turns import Turns
 
 REFRESH = 0.03  # seconds between two updates of a feed
 PATIENCE = 600.0  # seconds a paused run waits for its visitor
@@ -42,6 +42,7 @@ FindFork = Callable[[Comparison, Playground], tuple[Column, Sequence[InheritedTo
 class _Running:
     """Runs in progress, and whether a page reads them."""
 
+    visitor: str
     comparison: Comparison
     control: RunControl
     readers: int = 0
@@ -60,14 +61,14 @@ class Runs:
     def __init__(
         self,
         limits: Limits,
-        turns: Turns,
+        queue: RunQueue,
         *,
         patience: float = PATIENCE,
         lost_wait: float = LOST_WAIT,
         left_wait: float = LEFT_WAIT,
     ) -> None:
         self._limits = limits
-        self._turns = turns
+        self._queue = queue
         self._patience = patience
         self._lost_wait = lost_wait
         self._left_wait = left_wait
@@ -213,7 +214,7 @@ class Runs:
     def _start(
         self, visitor: str, comparison: Comparison, start: Start, *, stepping: bool = False
     ) -> str | None:
-        running = _Running(comparison, RunControl(paused=stepping, timeout=self._patience))
+        running = _Running(visitor, comparison, RunControl(paused=stepping, timeout=self._patience))
         if self._running.setdefault(visitor, running) is not running:
             return None
         try:
@@ -236,18 +237,17 @@ class Runs:
         comparison, control = running.comparison, running.control
         feed = comparison.feed
 
-        waited: list[int] = []
+        waited: list[Place] = []
 
-        def wait(ahead: int) -> None:
-            waited.append(ahead)
-            others = "another comparison" if ahead == 1 else f"{ahead} other comparisons"
-            feed.set_status(f"Waiting for {others} to end.")
+        def wait(place: Place) -> None:
+            waited.append(place)
+            feed.set_status(_waiting(place))
 
         try:
-            with self._turns.turn(lambda: control.stopped, wait):
+            with self._queue.turn(running.visitor, lambda: control.stopped, wait):
                 if waited:
                     self._set_state(running)
-                arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
+                arrived: SimpleQueue[Any] = SimpleQueue()
                 read_ahead(updates, arrived)
                 for batch in batches(arrived, REFRESH):
                     comparison.add_updates(batch)
@@ -272,6 +272,12 @@ class Runs:
 def _value(**data: str) -> str:
     """A value of the live view. Each differs from the last one, so that Gradio reports it."""
     return json.dumps({**data, "id": uuid.uuid4().hex})
+
+
+def _waiting(place: Place) -> str:
+    others = "another comparison" if place.ahead == 1 else f"{place.ahead} other comparisons"
+    about = "" if place.seconds is None else f", in about {max(1, place.seconds):,.0f} s"
+    return f"Waiting for {others} to end{about}."
 
 
 def _outcome(running: _Running) -> str:

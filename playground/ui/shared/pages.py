@@ -19,7 +19,7 @@ from playground.ui.shared.comparison import Column, Comparison
 from playground.ui.shared.events import Event, Updates, Values
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.model_picker import ModelPicker
-from playground.ui.shared.turns import Turns
+from playground.ui.shared.run_queue import RunQueue
 
 COMPARE = "compare"  # the id of the page with the columns
 
@@ -34,7 +34,7 @@ class App:
     model: ModelPicker
     share: gr.HTML  # the button of `shared.share`
     browser: gr.HTML  # the hidden component of `shared.browser`
-    turns: Turns
+    queue: RunQueue
 
 
 class SentColumn(NamedTuple):

@@ -22,8 +22,8 @@ from playground.ui.shared import throttle
 from playground.ui.shared.comparison import RunRequest
 from playground.ui.shared.live_feed import Feed, stop_text
 from playground.ui.shared.model_loading import Loader
+from playground.ui.shared.run_queue import RunQueue
 from playground.ui.shared.throttle import End, batches, read_ahead
-from playground.ui.shared.turns import Turns
 from tests.playground.ui.browsing import run_async, wait
 from tests.playground.ui.scripted_page import EVIL, Lab, step
 from tests.tiny import tiny
@@ -178,38 +178,6 @@ def test_each_stopping_rule_has_a_text(stop, text):
     assert stop_text(stop) == text
 
 
-# Turns
-
-
-def test_comparisons_beyond_the_limit_wait_in_order():
-    turns, running, ahead = Turns(1, waiting=2), [], []
-    go = threading.Event()
-
-    def compare(name):
-        with turns.turn(report=lambda count: ahead.append((name, count))):
-            running.append(name)
-            go.wait(10)
-
-    threads = []
-    for name in "abc":
-        threads.append(threading.Thread(target=compare, args=(name,)))
-        threads[-1].start()
-        wait(lambda: len(running) + len(ahead) >= len(threads))
-    assert running == ["a"] and ahead == [("b", 1), ("c", 2)]
-    with pytest.raises(PlaygroundError, match="2 comparisons are waiting"), turns.turn():
-        pass
-    go.set()
-    for thread in threads:
-        thread.join(10)
-    assert running == ["a", "b", "c"]
-
-
-def test_a_comparison_that_is_stopped_while_it_waits_gets_its_turn_at_once():
-    turns = Turns(1, waiting=2)
-    with turns.turn(), turns.turn(stopped=lambda: True):
-        pass
-
-
 # Runs
 
 
@@ -217,8 +185,8 @@ def requests(prompt):
     return [RunRequest(prompt, ("greedy", {}), {}, ("greedy", ""))] * 3
 
 
-def new_runs(turns=None, boards=8, columns=8, **options):
-    return Runs(Limits(boards=boards, columns=columns), turns or Turns(8, 8), **options)
+def new_runs(queue=None, boards=8, columns=8, **options):
+    return Runs(Limits(boards=boards, columns=columns), queue or RunQueue(8, 8), **options)
 
 
 def started(prompt, runs=None, lab=None, visitor="me"):
@@ -351,7 +319,7 @@ def test_a_visitor_has_one_comparison_at_a_time():
 
 
 def test_comparisons_of_other_visitors_may_have_to_end_first():
-    runs, mine = started("forever", new_runs(Turns(1, 1)))
+    runs, mine = started("forever", new_runs(RunQueue(1, 1)))
     wait(lambda: len(mine.feed._lines) > 6)
     _, yours = started("toys", runs, visitor="you")
     wait(lambda: any("Waiting for another" in line for line in yours.feed._lines))
