@@ -7,8 +7,11 @@ flag's default. The model loads in the background: the page opens at once and sh
 from __future__ import annotations
 
 import argparse
+import logging
 import os
+import signal
 import sys
+import threading
 from dataclasses import fields
 
 # OpenMP threads that spin while they wait take a core from the browser on the same machine: a tick
@@ -21,16 +24,18 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import transformers
 
 from engine.models import trained
-from engine.models.loading import DEFAULT, EMBEDDED
+from engine.models.loading import DEFAULT, DTYPES, EMBEDDED, load
 from playground import Limits, Playground, PlaygroundError
 from playground.ui.page import build
 from playground.ui.shared.model_loading import Labs
+from playground.ui.shared.monitoring import LogFormatter
 
 
 def main() -> None:
     """Start loading the model and serve the page until interrupted."""
     flags = parser().parse_args()
     transformers.logging.disable_progress_bar()
+    _log(as_json=flags.log_format == "json")
     limits = Limits(**{limit.name: getattr(flags, limit.name) for limit in fields(Limits)})
     names = dict.fromkeys([flags.model, *_names(flags.models)])
     labs = Labs(
@@ -40,7 +45,9 @@ def main() -> None:
         allow_any=flags.any_model,
     )
     labs.loader(labs.default)
-    build(labs, limits).launch(
+    site = build(labs, limits)
+    ended = _end_signal()
+    site.launch(
         server_name=flags.host,
         server_port=flags.port,
         max_file_size=limits.upload_bytes,  # Gradio has no limit by default
@@ -48,7 +55,12 @@ def main() -> None:
         run_history=False,
         footer_links=["api", "gradio", "settings"],
         mcp_server=True,
+        auth=_auth(),
+        share=flags.share,
+        prevent_thread_lock=True,
     )
+    ended.wait()
+    site.close()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,6 +84,8 @@ def parser() -> argparse.ArgumentParser:
     )
     kept = _default("models_kept", 2)
     flags.add_argument("--models-kept", type=int, default=kept, help="most models in memory")
+    flags.add_argument("--device", default=_default("device", "") or None, help="such as cuda:1")
+    flags.add_argument("--dtype", default=_default("dtype", "") or None, help=", ".join(DTYPES))
     flags.add_argument("--host", default=host, help="address to listen on")
     flags.add_argument("--port", type=int, default=port, help="port to listen on")
     drafts = _default("drafts", ",".join([*EMBEDDED, *trained.draft_names()]))
@@ -81,6 +95,13 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="let visitors run decoding code from folders on this machine; "
         "do not enable on a public server",
+    )
+    flags.add_argument(
+        "--share", action="store_true", help="create a public link through Gradio's servers"
+    )
+    formats = ("text", "json")
+    flags.add_argument(
+        "--log-format", choices=formats, default=_default("log_format", "text"), help="of log lines"
     )
     for limit in fields(Limits):
         flag, default = limit.name.replace("_", "-"), _default(limit.name, limit.default)
@@ -99,6 +120,34 @@ def _host() -> str:
     return "0.0.0.0" if "SPACE_ID" in os.environ else "127.0.0.1"
 
 
+def _end_signal() -> threading.Event:
+    """An event that is set when the process is told to end; a second signal ends it at once."""
+    ended = threading.Event()
+
+    def end(number: int, _: object) -> None:
+        ended.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    return ended
+
+
+def _auth() -> tuple[str, str] | None:
+    """User name and password of all visitors. Not a flag: other users of a machine see those."""
+    password = os.environ.get("PLAYGROUND_PASSWORD")
+    return (os.environ.get("PLAYGROUND_USER", "visitor"), password) if password else None
+
+
+def _log(*, as_json: bool) -> None:
+    """Log to standard error: a line for each comparison, without its prompt and texts."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter(as_json=as_json))
+    logger = logging.getLogger("playground")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
 def _names(value: str) -> list[str]:
     return [name.strip() for name in value.split(",") if name.strip()]
 
@@ -107,7 +156,8 @@ def _load(name: str, flags: argparse.Namespace, limits: Limits) -> Playground:
     print(f"Loading {name} …", flush=True)
     try:
         drafts = _names(flags.drafts)
-        lab = Playground(name, limits=limits, drafts=drafts, allow_custom=flags.allow_custom)
+        model = load(name, device=flags.device, dtype=flags.dtype)
+        lab = Playground(model, limits=limits, drafts=drafts, allow_custom=flags.allow_custom)
     except PlaygroundError as error:
         print(f"Cannot load the model: {error}", file=sys.stderr, flush=True)
         raise

@@ -21,6 +21,7 @@ from engine.watermark import detector
 from playground import Playground, metrics
 from playground.ui.shared.gradio_internals import describe_arguments, summary
 from playground.ui.shared.model_loading import Labs
+from playground.ui.shared.monitoring import Monitoring, Watch
 from playground.ui.shared.run_queue import RunQueue
 from strategies import find, registered
 
@@ -29,9 +30,9 @@ REFRESH = 0.1  # seconds between two messages of a stream, at least
 Answer = list[dict[str, Any]]
 
 
-def add_endpoints(page: gr.Blocks, labs: Labs, queue: RunQueue) -> None:
+def add_endpoints(page: gr.Blocks, labs: Labs, queue: RunQueue, monitoring: Monitoring) -> None:
     """Add the three functions to the API and the MCP tools of a page."""
-    endpoints = _Endpoints(labs, queue)
+    endpoints = _Endpoints(labs, queue, monitoring)
     known = ", ".join(id for id, found in registered().items() if not found.runs_user_code)
     models = f"Models: {', '.join(labs.names)}."
     _add(page, endpoints.compare, f"Strategies: {known}. {models}")
@@ -54,9 +55,10 @@ class _Endpoints:
     """The three functions. Their docstrings are what callers read; Gradio takes one line for each
     argument."""
 
-    def __init__(self, labs: Labs, queue: RunQueue) -> None:
+    def __init__(self, labs: Labs, queue: RunQueue, monitoring: Monitoring) -> None:
         self._labs = labs
         self._queue = queue  # shared with the runs on the page
+        self._monitoring = monitoring
 
     def compare(
         self,
@@ -79,9 +81,14 @@ class _Endpoints:
             model: The model to run; the first one by default.
             full: Return whole traces with all steps and candidates. Large.
         """
-        with _errors(), self._queue.turn(_caller(request)):
+        with self._turn(model, request) as watch:
             lab = self._lab(model)
-            traces = lab.compare(_prompt(prompt, chat), _choices(runs, settings))
+            ended = {}
+            for update in lab.stream(_prompt(prompt, chat), _choices(runs, settings)):
+                watch.add([update])
+                if update.trace:
+                    ended[update.run] = update.trace
+            traces = [ended[run] for run in sorted(ended)]
             data = [json.loads(trace.to_json()) if full else _summary(trace) for trace in traces]
             answer: Answer = _encoded(data, request)
             return answer
@@ -105,7 +112,7 @@ class _Endpoints:
             chat: Whether to apply the model's chat template to the prompt.
             model: The model to run; the first one by default.
         """
-        with _errors(), self._queue.turn(_caller(request)):
+        with self._turn(model, request) as watch:
             lab = self._lab(model)
             choices = _choices(runs, settings)
             texts = [_StreamedRun() for _ in choices]
@@ -113,6 +120,7 @@ class _Endpoints:
             due = 0.0
             with closing(updates):
                 for update in updates:
+                    watch.add([update])
                     texts[update.run].add(update)
                     if all(text.done for text in texts) or time.monotonic() >= due:
                         data = [{"run": run, **text.to_dict()} for run, text in enumerate(texts)]
@@ -155,6 +163,20 @@ class _Endpoints:
                 raise PlaygroundError(found.reason)
             answer: dict[str, Any] = _encoded(found.to_dict(), request)
             return answer
+
+    @contextmanager
+    def _turn(self, model: str, request: gr.Request | None) -> Iterator[Watch]:
+        """A turn in the queue."""
+        watch, failed = self._monitoring.watch(model or self._labs.default), False
+        try:
+            with _errors(), self._queue.turn(_caller(request)):
+                watch.started()
+                yield watch
+        except Exception:
+            failed = True
+            raise
+        finally:
+            watch.ended(failed=failed)
 
     def _lab(self, model: str) -> Playground:
         _expect("model", model, str, "a string")

@@ -15,6 +15,7 @@ from playground.ui.compare.runs import Runs
 from playground.ui.shared import browser, gradio_internals
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.model_picker import model_picker
+from playground.ui.shared.monitoring import Monitoring
 from playground.ui.shared.pages import COMPARE, App, Page, Pages, PageSpec
 from playground.ui.shared.run_queue import RunQueue
 from playground.ui.shared.share import share_button
@@ -38,35 +39,43 @@ _SESSIONS = 500  # visitors whose state Gradio keeps; those who came first lose 
 
 @dataclass(frozen=True)
 class Site:
-    """The Gradio page, and the runs that its routes serve."""
+    """The Gradio page, and what its other routes serve."""
 
     blocks: gr.Blocks
     runs: Runs
+    monitoring: Monitoring
 
     def launch(self, **options: Any) -> None:
         """Serve the page; ``options`` are those of `gr.Blocks.launch`."""
         styles, paths = [page.style for page in PAGES], [page.path for page in PAGES]
-        own = theme_options(styles, paths, stream.routes(self.runs))
+        routes = [*stream.routes(self.runs), *self.monitoring.routes()]
+        own = theme_options(styles, paths, routes)
         self.blocks.launch(state_session_capacity=_SESSIONS, **own, **options)
+
+    def close(self) -> None:
+        """Stop all runs and end the server."""
+        self.runs.close()
+        self.blocks.close(verbose=False)
 
 
 def build(labs: Labs, limits: Limits) -> Site:
     """The page for these models, within these limits."""
     queue = RunQueue(limits.comparisons, limits.waiting)
+    monitoring = Monitoring(labs, queue)
     blocks = gr.Blocks(title="Decoding Playground", fill_width=True, delete_cache=_FILE_CLEANUP)
     with blocks:
         with gr.Row(elem_id="head"):
             gr.Markdown(_TITLE)
             model = model_picker(labs)
             share = share_button()
-        app = App(blocks, labs, limits, model, share, browser.component(), queue)
+        app = App(blocks, labs, limits, model, share, browser.component(), queue, monitoring)
         runs = _build_pages(app)
         app.browser.render()  # type: ignore[no-untyped-call]  # Gradio annotates no return
-        api.add_endpoints(blocks, labs, queue)
+        api.add_endpoints(blocks, labs, queue, monitoring)
     # Calls of the API hold one of Gradio's workers while they wait in the queue of this app.
     blocks.queue(default_concurrency_limit=limits.comparisons + limits.waiting)
     gradio_internals.set_queue_interval(blocks, _QUEUE_INTERVAL)
-    return Site(blocks, runs)
+    return Site(blocks, runs, monitoring)
 
 
 def _build_pages(app: App) -> Runs:

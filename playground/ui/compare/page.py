@@ -25,5 +25,5 @@ class ComparePage:
 
 def build(app: App) -> ComparePage:
     """Build the page."""
-    runs = Runs(app.limits, app.queue)
+    runs = Runs(app.limits, app.queue, app.monitoring)
     return ComparePage(app, build_layout(app), runs)

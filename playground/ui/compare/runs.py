@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from playground import Playground
 from playground.ui.shared.comparison import Column, Comparison, InheritedToken, RunRequest
 from playground.ui.shared.live_feed import Feed
 from playground.ui.shared.messages import FAILED
+from playground.ui.shared.monitoring import Monitoring
 from playground.ui.shared.run_queue import Place, RunQueue
 from playground.ui.shared.throttle import batches, read_ahead
 
@@ -28,7 +30,7 @@ PATIENCE = 600.0  # seconds a paused run waits for its visitor
 LOST_WAIT = 30.0  # seconds a run goes on after its page lost the connection
 LEFT_WAIT = 5.0  # seconds a run goes on after its page was closed or reloaded
 
-_STOP_WAIT = 10.0  # seconds a run may take to stop
+_STOP_WAIT = 5.0  # seconds a run may take to stop
 
 _STATUS = {"playing": "Generating …", "paused": "Paused."}
 
@@ -47,7 +49,7 @@ class _Running:
     control: RunControl
     readers: int = 0
     hidden: bool = False  # the page is in a hidden tab, which holds no connection
-    left: bool = False  # stopped because no page reads it
+    reason: str = ""  # why it was stopped, if the visitor did not stop it
     ended: threading.Event = field(default_factory=threading.Event)
 
 
@@ -62,6 +64,7 @@ class Runs:
         self,
         limits: Limits,
         queue: RunQueue,
+        monitoring: Monitoring,
         *,
         patience: float = PATIENCE,
         lost_wait: float = LOST_WAIT,
@@ -69,6 +72,7 @@ class Runs:
     ) -> None:
         self._limits = limits
         self._queue = queue
+        self._monitoring = monitoring
         self._patience = patience
         self._lost_wait = lost_wait
         self._left_wait = left_wait
@@ -76,6 +80,7 @@ class Runs:
         self._writing: dict[str, _Running] = {}  # by feed id
         self._current: dict[str, str] = {}  # feed id by visitor
         self._stored: dict[str, Comparison] = {}  # by feed id; the oldest first
+        self._closed = False
 
     def is_running(self, visitor: str) -> bool:
         """Whether runs of the visitor are in progress."""
@@ -135,7 +140,7 @@ class Runs:
 
         def check() -> None:
             if running.readers == 0 and not running.hidden:
-                running.left = True
+                running.reason = "the page was closed"
                 running.control.stop()
 
         timer = threading.Timer(seconds, check)
@@ -211,6 +216,17 @@ class Runs:
 
         return self._start(visitor, comparison, start)
 
+    def close(self) -> None:
+        """Stop all runs, because the server ends, and refuse further ones."""
+        self._closed = True
+        running = list(self._writing.values())
+        for one in running:
+            one.reason = "the server is shutting down"
+            one.control.stop()
+        end = time.monotonic() + _STOP_WAIT
+        for one in running:
+            one.ended.wait(max(0.0, end - time.monotonic()))
+
     def _start(
         self, visitor: str, comparison: Comparison, start: Start, *, stepping: bool = False
     ) -> str | None:
@@ -218,6 +234,8 @@ class Runs:
         if self._running.setdefault(visitor, running) is not running:
             return None
         try:
+            if self._closed:
+                raise PlaygroundError("the server is shutting down; try again in a moment")
             updates = start(running.control)
         except PlaygroundError as error:
             self._forget(running)
@@ -237,6 +255,7 @@ class Runs:
         comparison, control = running.comparison, running.control
         feed = comparison.feed
 
+        watch, failed = self._monitoring.watch(comparison.model), True
         waited: list[Place] = []
 
         def wait(place: Place) -> None:
@@ -245,18 +264,22 @@ class Runs:
 
         try:
             with self._queue.turn(running.visitor, lambda: control.stopped, wait):
+                watch.started()
                 if waited:
                     self._set_state(running)
                 arrived: SimpleQueue[Any] = SimpleQueue()
                 read_ahead(updates, arrived)
                 for batch in batches(arrived, REFRESH):
                     comparison.add_updates(batch)
+                    watch.add(batch)
             feed.set_status(_outcome(running))
+            failed = False
         except PlaygroundError as error:
             feed.set_status(str(error), error=True)
         except Exception:
             traceback.print_exc()
             feed.set_status(FAILED, error=True)
+        watch.ended(failed=failed)
         self._forget(running)
         feed.set_state("over")
         running.ended.set()
@@ -286,8 +309,8 @@ def _outcome(running: _Running) -> str:
     if control.timed_out:
         waited = f"{control.timeout:,.0f} seconds"
         return f"Stopped after a pause of {waited}. The text so far is kept."
-    if running.left:
-        return "Stopped because the page was closed. The text so far is kept."
+    if running.reason:
+        return f"Stopped because {running.reason}. The text so far is kept."
     if any(trace.stop.rule == "cancelled" for trace in traces):
         return "Stopped. The text so far is kept."
     seconds = max((trace.seconds for trace in traces), default=0.0)

@@ -44,6 +44,11 @@ class Loader:
         return self._lab is not None and self._lab.done()
 
     @property
+    def failed(self) -> bool:
+        """Whether loading has failed."""
+        return self._lab is not None and self._lab.done() and self._lab.exception() is not None
+
+    @property
     def seconds(self) -> float:
         """The time since loading started."""
         return time.monotonic() - self._started
@@ -82,6 +87,11 @@ class Labs:
     def default(self) -> str:
         """The model the page starts with."""
         return self.names[0]
+
+    @property
+    def loaded(self) -> list[str]:
+        """The models in memory."""
+        return [name for name, loader in list(self._loaders.items()) if loader.done]
 
     def loader(self, name: str) -> Loader:
         """The started loader of a model; a `PlaygroundError` if the model is not offered."""

@@ -19,6 +19,7 @@ from playground.ui.shared.comparison import Column, Comparison
 from playground.ui.shared.events import Event, Updates, Values
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.model_picker import ModelPicker
+from playground.ui.shared.monitoring import Monitoring
 from playground.ui.shared.run_queue import RunQueue
 
 COMPARE = "compare"  # the id of the page with the columns
@@ -35,6 +36,7 @@ class App:
     share: gr.HTML  # the button of `shared.share`
     browser: gr.HTML  # the hidden component of `shared.browser`
     queue: RunQueue
+    monitoring: Monitoring
 
 
 class SentColumn(NamedTuple):

@@ -16,6 +16,7 @@ from playground.ui import assets
 from playground.ui.shared.addresses import PageAddresses
 from playground.ui.shared.event_streams import EventStreams
 from playground.ui.shared.heartbeat import NoHeartbeat
+from playground.ui.shared.security_headers import SecurityHeaders
 
 _STYLES = ("shared/web/page.css", "shared/web/accessibility.css")
 _GRADIO_STYLE = "shared/web/gradio.css"  # last: it overrides Gradio's rules
@@ -37,6 +38,7 @@ def theme_options(
         "app_kwargs": {
             "routes": [assets.route(), *routes],
             "middleware": [
+                Middleware(SecurityHeaders),
                 Middleware(NoHeartbeat),
                 Middleware(EventStreams),
                 Middleware(PageAddresses, paths=paths),

@@ -14,6 +14,7 @@ import gradio as gr
 from playground import Playground, PlaygroundError
 from playground.ui.api import add_endpoints
 from playground.ui.shared.model_loading import Labs
+from playground.ui.shared.monitoring import Monitoring
 from playground.ui.shared.run_queue import RunQueue
 
 
@@ -55,7 +56,8 @@ def main():
     with gr.Blocks(title="Playground") as page:
         shown = gr.Markdown()
         page.load(lambda: "A page", None, shown, api_visibility="private")
-        add_endpoints(page, Labs(["smollm2", "broken"], load), RunQueue(8, waiting=8))
+        labs, queue = Labs(["smollm2", "broken"], load), RunQueue(8, waiting=8)
+        add_endpoints(page, labs, queue, Monitoring(labs, queue))
     page.launch(server_port=int(sys.argv[1]), mcp_server=True, run_history=False)
 
 

@@ -220,6 +220,7 @@ def test_allow_custom_is_off_by_default(monkeypatch):
         return SimpleNamespace(model=SimpleNamespace(name="toy"), allows=allow_custom)
 
     monkeypatch.setattr(app, "Playground", start)
+    monkeypatch.setattr(app, "load", lambda *_, **__: None)
     usual, allowing = (
         app._load("toy", app.parser().parse_args(words), LIMITS)
         for words in ([], ["--allow-custom"])

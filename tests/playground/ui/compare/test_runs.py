@@ -21,7 +21,8 @@ from playground.ui.compare.stream import routes
 from playground.ui.shared import throttle
 from playground.ui.shared.comparison import RunRequest
 from playground.ui.shared.live_feed import Feed, stop_text
-from playground.ui.shared.model_loading import Loader
+from playground.ui.shared.model_loading import Labs, Loader
+from playground.ui.shared.monitoring import Monitoring
 from playground.ui.shared.run_queue import RunQueue
 from playground.ui.shared.throttle import End, batches, read_ahead
 from tests.playground.ui.browsing import run_async, wait
@@ -186,7 +187,9 @@ def requests(prompt):
 
 
 def new_runs(queue=None, boards=8, columns=8, **options):
-    return Runs(Limits(boards=boards, columns=columns), queue or RunQueue(8, 8), **options)
+    queue = queue or RunQueue(8, 8)
+    monitoring = Monitoring(Labs(["toy"], load=None), queue)
+    return Runs(Limits(boards=boards, columns=columns), queue, monitoring, **options)
 
 
 def started(prompt, runs=None, lab=None, visitor="me"):
