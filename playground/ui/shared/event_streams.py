@@ -2,20 +2,21 @@
 
 A Gradio page reads the results of all its events from one stream. The server closes the stream when
 no event is pending; the page opens a new one with its next event, if it knows by then that the last
-one is closed. A busy page may submit an event before it has read the closing message, and then
-waits forever for results on the closed stream. `EventStreams` lets the server wait instead: an
-event that arrives while a page's stream is closing is submitted when the page has dropped it.
+one is closed. A busy page may learn that an event was accepted before it has read the closing
+message. It then waits on the closed stream, takes its end for a lost connection, and loads itself
+again. `EventStreams` lets the server wait instead: the answer to an event that arrives while a
+page's stream is closing is sent when the page has dropped the stream.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import MutableMapping
-from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from playground.ui.shared.request_body import read_body
 
 # Gradio's addresses and its closing message.
 _SUBMIT = "/gradio_api/queue/join"
@@ -46,7 +47,7 @@ class EventStreams:
         [session] = query.get("session_hash", [""])
         dropped = asyncio.Event()
 
-        async def forward(message: MutableMapping[str, Any]) -> None:
+        async def forward(message: Message) -> None:
             body = message.get("body", b"")
             if body.startswith(_CLOSING):
                 self._closing[session] = dropped
@@ -63,18 +64,17 @@ class EventStreams:
                 del self._closing[session]
 
     async def _submit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        messages = [await receive()]
-        while messages[-1].get("more_body"):
-            messages.append(await receive())
-        body = b"".join(message.get("body", b"") for message in messages)
-        dropped = self._closing.get(_session(body))
-        if dropped is not None:
-            await dropped.wait()
+        body, again = await read_body(receive)
+        session = _session(body)
 
-        async def again() -> Message:
-            return messages.pop(0) if messages else await receive()
+        async def forward(message: Message) -> None:
+            # Only now: the stream may have begun to close while the event was on its way.
+            dropped = self._closing.get(session)
+            if dropped is not None:
+                await dropped.wait()
+            await send(message)
 
-        await self._app(scope, again, send)
+        await self._app(scope, again, forward)
 
 
 async def _disconnected(receive: Receive) -> None:

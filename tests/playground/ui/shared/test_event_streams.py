@@ -4,8 +4,10 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import httpx
+import pytest
 
 from tests.playground.ui.browsing import served
 
@@ -19,7 +21,7 @@ SERVER = "tests/playground/ui/shared/stream_server.py"
 
 @contextmanager
 def connected(tmp_path, wait):
-    """A client of a server on which a closing stream holds the next event for ``wait`` seconds."""
+    """A client of a server on which a closing stream holds the next answer for ``wait`` seconds."""
     with (
         served([SERVER, "{port}", wait], tmp_path / "log") as address,
         httpx.Client(base_url=address, timeout=30) as client,
@@ -34,10 +36,10 @@ def messages(stream):
 
 
 def results(app):
-    """Read a stream to its end; gives the time at which its event ran."""
+    """The value that the session's next event gives, from a new stream."""
     with app.stream("GET", RESULTS, params={"session_hash": "visitor"}) as stream:
-        done = [message for message in messages(stream) if message["msg"] == "process_completed"]
-    return done[0]["output"]["data"][0]
+        done = next(one for one in messages(stream) if one["msg"] == "process_completed")
+    return done["output"]["data"][0]
 
 
 def read_until_closing(stream):
@@ -48,17 +50,25 @@ def read_until_closing(stream):
     return reading
 
 
-def test_event_submitted_while_the_stream_closes_runs_after_the_page_dropped_the_stream(tmp_path):
+@pytest.mark.parametrize("on_its_way", [False, True], ids=["arrives then", "is on its way"])
+def test_an_event_is_answered_when_the_page_has_dropped_its_closing_stream(tmp_path, on_its_way):
     with connected(tmp_path, wait=30) as app, ThreadPoolExecutor() as pool:
         app.post(SUBMIT, json=EVENT).raise_for_status()
+        submit = partial(pool.submit, app.post, SUBMIT, json=EVENT)
+        if on_its_way:
+            submitted = submit(headers={"hold": "yes"})
+            app.get("held")
         with app.stream("GET", RESULTS, params={"session_hash": "visitor"}) as stream:
             reading = read_until_closing(stream)
-            submitted = pool.submit(app.post, SUBMIT, json=EVENT)
-            time.sleep(0.5)  # a server that does not wait runs the event now
-            dropped = time.time()
+            if on_its_way:
+                app.get("release")
+            else:
+                submitted = submit()
+            time.sleep(0.5)  # a server that does not wait answers now
+            assert not submitted.done()
             reading.close()
         submitted.result().raise_for_status()
-        assert results(app) > dropped
+        assert results(app) > 0
 
 
 def test_page_that_never_drops_its_stream_delays_the_next_event_only_for_a_moment(tmp_path):
