@@ -49,7 +49,7 @@ class Site:
         """Serve the page; ``options`` are those of `gr.Blocks.launch`."""
         styles, paths = [page.style for page in PAGES], [page.path for page in PAGES]
         routes = [*stream.routes(self.runs), *self.monitoring.routes()]
-        own = theme_options(styles, paths, routes)
+        own = theme_options(self.blocks, styles, paths, routes)
         self.blocks.launch(state_session_capacity=_SESSIONS, **own, **options)
 
     def close(self) -> None:

@@ -16,12 +16,15 @@ from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from playground.ui.shared.gradio_internals import RESULTS, SUBMIT
+from playground.ui.shared.messages import FAILED
 from playground.ui.shared.request_body import read_body
 
-# Gradio's addresses and its closing message.
-_SUBMIT = "/gradio_api/queue/join"
-_RESULTS = "/gradio_api/queue/data"
+# Gradio's closing message.
 _CLOSING = b'data: {"msg":"close_stream"'
+# Gradio hides the text of an unexpected exception, which may name files, and gives no other.
+_NO_WORDS = b'"output":{"error":null'
+_WORDS = b'"output":{"error":' + json.dumps(FAILED).encode()
 _LONGEST_WAIT = 10.0  # seconds; some proxies do not report that a page has dropped its stream
 
 
@@ -35,9 +38,9 @@ class EventStreams:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         path = scope.get("path", "")
-        if scope["type"] == "http" and path.endswith(_RESULTS):
+        if scope["type"] == "http" and path.endswith(RESULTS):
             await self._stream(scope, receive, send)
-        elif scope["type"] == "http" and path.endswith(_SUBMIT):
+        elif scope["type"] == "http" and path.endswith(SUBMIT):
             await self._submit(scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -49,6 +52,8 @@ class EventStreams:
 
         async def forward(message: Message) -> None:
             body = message.get("body", b"")
+            if _NO_WORDS in body:
+                message = {**message, "body": body.replace(_NO_WORDS, _WORDS)}
             if body.startswith(_CLOSING):
                 self._closing[session] = dropped
             # The response ends when the page has dropped it: afterwards the server cannot see that.

@@ -12,6 +12,12 @@ from gradio.components import Component
 from gradio.events import Dependency
 from gradio.utils import get_function_description
 
+# Addresses of Gradio's own client, for the middleware of this package.
+# private: routes of gradio.routes.App
+SUBMIT = "/gradio_api/queue/join"  # submits an event
+RESULTS = "/gradio_api/queue/data"  # the stream of a page's results
+HEARTBEAT = "/gradio_api/heartbeat/"  # followed by the session
+
 
 def set_queue_interval(page: gr.Blocks, seconds: float) -> None:
     """Set how often the queue looks for events.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_HEARTBEAT = "/gradio_api/heartbeat/"  # Gradio's address, followed by the session
+from playground.ui.shared.gradio_internals import HEARTBEAT
 
 
 class NoHeartbeat:
@@ -23,7 +23,7 @@ class NoHeartbeat:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
-        if scope["type"] == "http" and _HEARTBEAT in scope["path"]:
+        if scope["type"] == "http" and HEARTBEAT in scope["path"]:
             await Response(status_code=204)(scope, receive, send)
         else:
             await self._app(scope, receive, send)

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from playground.ui import assets
 from playground.ui.shared.addresses import PageAddresses
+from playground.ui.shared.event_check import EventCheck
 from playground.ui.shared.event_streams import EventStreams
 from playground.ui.shared.heartbeat import NoHeartbeat
 from playground.ui.shared.security_headers import SecurityHeaders
@@ -26,7 +27,7 @@ _RED, _DARK_RED = "#dc2626", "#b91c1c"
 
 
 def theme_options(
-    styles: Sequence[str], paths: Sequence[str], routes: Sequence[Route]
+    page: gr.Blocks, styles: Sequence[str], paths: Sequence[str], routes: Sequence[Route]
 ) -> dict[str, Any]:
     """The arguments of `launch` for theme, styles, scripts, addresses and routes; ``styles`` and
     ``paths`` are those of pages."""
@@ -40,6 +41,7 @@ def theme_options(
             "middleware": [
                 Middleware(SecurityHeaders),
                 Middleware(NoHeartbeat),
+                Middleware(EventCheck, page=page),
                 Middleware(EventStreams),
                 Middleware(PageAddresses, paths=paths),
             ],

@@ -47,8 +47,10 @@ class DraftLengthSection:
     temperature_controls: JobControls
     temperature_result: gr.HTML
 
-    def draw(self, result: StateValue[Sweep]) -> Updates:
+    def draw(self, result: StateValue[Sweep] | None) -> Updates:
         """Draw the heat map."""
+        if result is None:  # a forged event: nothing was measured
+            return {self.figure: gr.skip()}
         return {self.figure_area: gr.Column(visible=True), self.figure: _heat_map(result.value)}
 
 

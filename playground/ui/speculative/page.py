@@ -168,7 +168,9 @@ class SpeculativePage:
         """Connect what is shown after a race."""
         result, which = self.race.result, self.which
 
-        def finish(held: StateValue[Race], opened: str) -> Updates:
+        def finish(held: StateValue[Race] | None, opened: str) -> Updates:
+            if held is None:  # a forged event: there was no race
+                return {self.result: gr.skip()}
             race = held.value
             drafted = [lane for lane in race.lanes if _drafted(lane)]
             best = max(drafted, key=lambda lane: lane.tokens_per_second or 0.0, default=None)

@@ -72,7 +72,9 @@ class AttackSection:
             value = now if now in keys else next(iter([*marked, *keys]), None)
             return gr.Dropdown(choices=[(name, key) for name, key, _ in columns], value=value)
 
-        def show_attack(name: str) -> tuple[str, Any]:
+        def show_attack(name: str | None) -> tuple[Any, Any]:
+            if name is None:
+                return gr.skip(), gr.skip()
             attack = ATTACKS[name]
             return _about(name), gr.Slider(maximum=attack.highest, value=attack.default)
 

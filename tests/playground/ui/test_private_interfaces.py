@@ -11,7 +11,7 @@ from gradio import routes, utils
 from gradio.queueing import Queue
 from gradio.route_utils import API_PREFIX
 
-from playground.ui.shared import event_streams, heartbeat
+from playground.ui.shared import gradio_internals
 from tests.engine.test_private_interfaces import rows
 
 
@@ -22,7 +22,7 @@ def queue_interval() -> None:
 
 def client_addresses() -> None:
     source = inspect.getsource(routes)
-    for address in (event_streams._SUBMIT, event_streams._RESULTS, heartbeat._HEARTBEAT):
+    for address in (gradio_internals.SUBMIT, gradio_internals.RESULTS, gradio_internals.HEARTBEAT):
         assert f'("{address.removeprefix(API_PREFIX)}' in source, address
 
 
