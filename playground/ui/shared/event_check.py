@@ -33,7 +33,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float, NoneType),
     "radio": (str, int, float, NoneType),
     "slider": (int, float),
-    "textbox": (str,),
+    "textbox": (str, NoneType),
     "uploadbutton": (dict, list),
 }
 
