@@ -14,9 +14,19 @@ from typing import Any
 import transformers
 
 from engine.errors import PlaygroundError
-from playground.cli import calibrate, compare, config, detect, models, race, recipe, strategies
+from playground.cli import (
+    calibrate,
+    compare,
+    config,
+    detect,
+    models,
+    race,
+    recipe,
+    space,
+    strategies,
+)
 
-COMMANDS = (compare, strategies, models, detect, calibrate, race, recipe, config)
+COMMANDS = (compare, strategies, models, detect, calibrate, race, recipe, config, space)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

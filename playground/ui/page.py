@@ -34,6 +34,7 @@ PAGES = (
 _TITLE = "# Decoding Playground"
 _FILE_CLEANUP = (3_600, 86_400)  # seconds between two cleanups, and the age of deleted files
 _QUEUE_INTERVAL = 0.01  # seconds
+_THREADS = 40  # for listeners of the page
 _SESSIONS = 500  # visitors whose state Gradio keeps; those who came first lose theirs first
 
 
@@ -44,13 +45,16 @@ class Site:
     blocks: gr.Blocks
     runs: Runs
     monitoring: Monitoring
+    threads: int
 
     def launch(self, **options: Any) -> None:
         """Serve the page; ``options`` are those of `gr.Blocks.launch`."""
         styles, paths = [page.style for page in PAGES], [page.path for page in PAGES]
         routes = [*stream.routes(self.runs), *self.monitoring.routes()]
         own = theme_options(self.blocks, styles, paths, routes)
-        self.blocks.launch(state_session_capacity=_SESSIONS, **own, **options)
+        self.blocks.launch(
+            state_session_capacity=_SESSIONS, max_threads=self.threads, **own, **options
+        )
 
     def close(self) -> None:
         """Stop all runs and end the server."""
@@ -72,10 +76,12 @@ def build(labs: Labs, limits: Limits) -> Site:
         runs = _build_pages(app)
         app.browser.render()  # type: ignore[no-untyped-call]  # Gradio annotates no return
         api.add_endpoints(blocks, labs, queue, monitoring)
-    # Calls of the API hold one of Gradio's workers while they wait in the queue of this app.
-    blocks.queue(default_concurrency_limit=limits.comparisons + limits.waiting)
+    blocks.queue(
+        max_size=limits.comparisons + limits.waiting, default_concurrency_limit=limits.comparisons
+    )
     gradio_internals.set_queue_interval(blocks, _QUEUE_INTERVAL)
-    return Site(blocks, runs, monitoring)
+    # Calls of the API hold a thread while they run.
+    return Site(blocks, runs, monitoring, threads=_THREADS + limits.comparisons)
 
 
 def _build_pages(app: App) -> Runs:

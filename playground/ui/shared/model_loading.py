@@ -91,7 +91,16 @@ class Labs:
     @property
     def loaded(self) -> list[str]:
         """The models in memory."""
-        return [name for name, loader in list(self._loaders.items()) if loader.done]
+        loaders = list(self._loaders.items())
+        return [name for name, loader in loaders if loader.done and not loader.failed]
+
+    def state(self, name: str) -> str:
+        """ "loading", "ready" or "failed". One that was dropped is ready: it is loaded again when
+        it is needed."""
+        loader = self._loaders.get(name)
+        if loader is None or (loader.done and not loader.failed):
+            return "ready"
+        return "failed" if loader.failed else "loading"
 
     def loader(self, name: str) -> Loader:
         """The started loader of a model; a `PlaygroundError` if the model is not offered."""

@@ -78,15 +78,11 @@ class Monitoring:
         return [Route("/health", self._health), Route("/metrics", self._metrics)]
 
     async def _health(self, _: Request) -> Response:
-        loader = self._labs.loader(self._labs.default)
-        state = "failed" if loader.failed else "ready" if loader.done else "loading"
-        content = {
-            "status": state,
-            "model": self._labs.default,
-            "running": self._queue.running,
-            "waiting": self._queue.waiting,
-        }
-        return JSONResponse(content, status_code=503 if loader.failed else 200)
+        model = self._labs.default
+        status = self._labs.state(model)
+        queue = {"running": self._queue.running, "waiting": self._queue.waiting}
+        content = {"status": status, "model": model, **queue}
+        return JSONResponse(content, status_code=503 if status == "failed" else 200)
 
     async def _metrics(self, _: Request) -> Response:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
