@@ -116,9 +116,9 @@ def drafts():
     verdicts = ("accepted", "rejected", "ignored", "resampled")
     ahead = [drafted(id, None, f" {verdict}", verdict) for id, verdict in enumerate(verdicts)]
     yield Update(0, tuple(foreign), 2, trace("custom", foreign, [(0, 1, 2)], Stop("recipe")))
-    drafted = trace("speculative", ahead, [(0,)], Stop("length"))
-    drafted = replace(drafted, ticks=(Tick(1, 4, 100.0, draft_passes=3),))
-    yield Update(1, tuple(ahead), 0, drafted)
+    ended = trace("speculative", ahead, [(0,)], Stop("length"))
+    ended = replace(ended, ticks=(Tick(1, 4, 100.0, draft_passes=3),))
+    yield Update(1, tuple(ahead), 0, ended)
     yield Update(2, (), None, trace("greedy", [], [()], Stop("length")))
 
 
