@@ -148,12 +148,9 @@ def test_clicking_a_token_pins_its_step_in_all_views(ran, lab):
         )
     page.keyboard.press("Escape")
     step = trace.steps[3]
-    sentence = page.locator("#step-view h3, #step-view .headline").first
-    wait(lambda: "Token 4" in page.inner_text("#step-view"))
-    text = page.inner_text("#step-view")
-    assert f"rank {step.rank}" in text, sentence
-    for processor in step.distribution.processors:
-        assert processor in text
+    # The view may still show token 4 of another column.
+    words = ["Token 4", f"rank {step.rank}", *step.distribution.processors]
+    wait(lambda: all(word in page.inner_text("#step-view") for word in words))
     page.get_by_role("tab", name="Charts").click()
     line = "#figure-probability .js-plotly-plot .shapelayer path"
     page.wait_for_selector(line, state="attached")
