@@ -51,10 +51,14 @@ class Tabs:
         return [*self.details.outputs, *self.charts.outputs, *self.export.outputs]
 
     def draw(self, comparison: Comparison | None, labs: Labs, view: View | None = None) -> Updates:
-        """Draw what the open tab shows of a comparison; None is the tab that was open last."""
+        """Draw what the open tab shows of a comparison.
+
+        ``view`` is what was open when a script of the page triggered an event. It counts until a
+        tab is opened: that event may have been handled before this one.
+        """
         nothing: Updates = {self.export.which: gr.skip()}  # Gradio requires some output
         if comparison is not None and view is not None:
-            comparison.tab = view.tab
+            comparison.tab = comparison.tab or view.tab
         hidden = view is not None and view.page != COMPARE
         if comparison is None or not comparison.traces or hidden:
             return nothing
@@ -114,7 +118,9 @@ def _connect_figures(tabs: Tabs, app: App, runs: Runs, actions: Actions, live: g
     def opening(name: str) -> Callable[[gr.Request], Updates]:
         def listener(request: gr.Request) -> Updates:  # Gradio passes no request to a partial
             comparison = runs.comparison(visitor(request))
-            return tabs.draw(comparison, app.labs, View(COMPARE, name))
+            if comparison is not None:
+                comparison.tab = name
+            return tabs.draw(comparison, app.labs)
 
         return listener
 

@@ -12,7 +12,9 @@ from tests.tiny import tiny
 def test_status_names_the_trie_and_its_accelerations() -> None:
     status = Playground(tiny("llama")).backend_status
     assert status.backend == "trie" and status.reason is None
-    assert "fused layers" in status.accelerations and not status.fallbacks
+    assert "fused layers" in status.accelerations
+    # Packed weights are used where they are faster, which is measured.
+    assert all("packed weights" in reason for reason in status.fallbacks)
     assert str(status).startswith("trie backend with ")
 
 

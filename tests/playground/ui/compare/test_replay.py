@@ -156,6 +156,25 @@ def test_clicking_a_token_pins_its_step_in_all_views(ran, lab):
     page.wait_for_selector(line, state="attached")
 
 
+def test_a_position_that_arrives_after_a_tab_was_opened_is_drawn_there(ran):
+    page, held, line = ran, [], "#figure-probability .js-plotly-plot .shapelayer path"
+
+    def hold(route):
+        pinned = '"at":' in (route.request.post_data or "")
+        held.append(route) if pinned else route.continue_()
+
+    page.route("**/gradio_api/queue/join*", hold)
+    tokens(page, SAMPLE).nth(2).click()
+    wait(lambda: page.evaluate("true") and held)  # a call lets Playwright handle requests
+    page.keyboard.press("Escape")
+    page.get_by_role("tab", name="Charts").click()
+    page.wait_for_selector("#figure-probability .js-plotly-plot")
+    held[0].continue_()
+    page.wait_for_selector(line, state="attached")
+    page.unroute_all()
+    page.get_by_role("tab", name="Step").click()
+
+
 def test_clicking_a_candidate_forks_the_run(ran, lab):
     page = ran
     trace = expected(lab, GREEDY)
