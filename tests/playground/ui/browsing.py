@@ -23,8 +23,8 @@ WIDE = {"width": 1400, "height": 1000}
 # Lines of a server's log that report a fault.
 FAULT = re.compile(r"Traceback|Warning\b|\bWARNING\b|\bERROR\b|\bException\b")
 
-# Gradio logs this error if it has no session for a page that opens a stream of results: one that was
-# left, or whose connection was cut.
+# Gradio logs this error if it has no session for a page that opens a stream of results: one that
+# was left, or whose connection was cut.
 LEFT = re.compile(
     r"^ERROR: +Exception in ASGI application\n.*?in sse_stream\n.*?"
     r"^RuntimeError: Caught handled exception, but response already started\.$",
