@@ -157,7 +157,7 @@ def _connect_form(layout: Layout, app: App, runs: Runs, pages: Pages) -> None:
     gr.on([layout.actions.run.click, form.prompt.submit], run, inputs, layout.live, **EVERY)
     layout.actions.step.click(step, inputs, layout.live, **EVERY)
     layout.actions.add.click(None, js=ADD_STRATEGY, **QUIET)
-    filled = layout.presets.chosen(fill, None, [*form.fields, layout.cards], **QUICK)
+    filled = layout.presets.chosen(fill, None, [*form.fields, layout.cards], **EVERY)
     filled.success(run, inputs, layout.live, **EVERY)
     loaded.change(list_strategies, loaded, [layout.catalog, layout.presets], **QUICK)
     app.browser.changed(store, all_inputs, app.browser, **QUICK)

@@ -30,7 +30,8 @@ PATIENCE = 600.0  # seconds a paused run waits for its visitor
 LOST_WAIT = 30.0  # seconds a run goes on after its page lost the connection
 LEFT_WAIT = 5.0  # seconds a run goes on after its page was closed or reloaded
 
-_STOP_WAIT = 5.0  # seconds a run may take to stop
+_STOP_WAIT = 10.0  # seconds a run may take to stop
+_CLOSE_WAIT = 5.0  # seconds that all runs may take when the server ends
 
 _STATUS = {"playing": "Generating …", "paused": "Paused."}
 
@@ -223,7 +224,7 @@ class Runs:
         for one in running:
             one.reason = "the server is shutting down"
             one.control.stop()
-        end = time.monotonic() + _STOP_WAIT
+        end = time.monotonic() + _CLOSE_WAIT
         for one in running:
             one.ended.wait(max(0.0, end - time.monotonic()))
 

@@ -19,6 +19,7 @@ from tests.playground.ui.browsing import (
     set_card,
     set_strategy,
     states,
+    stored,
     text_of,
     wait,
 )
@@ -281,16 +282,16 @@ def test_a_preset_fills_the_form_and_runs_at_once(form):
     page = form
     point = page.locator("#presets .point")
     for preset in PRESETS:  # each stops the one before
-        chip = page.get_by_role("button", name=preset.title)
-        chip.click()
+        before = stored(page, "feed")
+        page.get_by_role("button", name=preset.title).click()
         wait(lambda preset=preset: point.inner_text() == preset.point)
         assert page.locator("#presets [aria-pressed=true]").all_inner_texts() == [preset.title]
         wait(lambda preset=preset: page.input_value("#prompt textarea") == preset.prompt)
         names = [strategy for strategy, _ in preset.cards]
         wait(lambda names=names: [card["strategy"] for card in cards(page)] == names)
-        page.wait_for_selector("#stop:not([disabled])")
-    with over(page):
-        page.click("#stop")
+        wait(lambda before=before: stored(page, "feed") != before)  # a run has started
+    page.evaluate("document.querySelector('#stop').click()")  # no effect on a run that has ended
+    page.wait_for_selector("#run:not([disabled])")
     page.locator("#prompt textarea").press_sequentially(" on")
     point.wait_for(state="hidden")  # the sentence holds for the example only
     assert page.locator("#presets [aria-pressed=true]").count() == 0

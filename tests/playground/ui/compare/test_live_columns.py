@@ -290,6 +290,14 @@ INSIDE = """card => {
 }"""
 
 
+def hovered(page, name, tip):
+    """Move the pointer onto an element; whether its card or tip lies inside the window then. The
+    page may still move below the pointer: the tabs draw their views."""
+    page.mouse.move(0, 0)
+    name.hover()
+    return tip.evaluate(INSIDE)
+
+
 @pytest.mark.parametrize("width", [1400, 500])
 def test_cards_and_tips_stay_inside_the_window(page, width):
     with following(page, "drafts"):
@@ -299,15 +307,11 @@ def test_cards_and_tips_stay_inside_the_window(page, width):
         # In one call: rejected drafts are removed after a moment.
         tokens = page.locator("#live .token")
         places = tokens.evaluate_all("all => all.map((token) => token.getBoundingClientRect().x)")
-        tokens.nth(places.index(max(places))).hover()
-        card = page.locator("#live .candidates")
-        card.wait_for()
-        assert card.evaluate(INSIDE)
+        rightmost, card = tokens.nth(places.index(max(places))), page.locator("#live .candidates")
+        wait(lambda: hovered(page, rightmost, card))
         column(page, 0).get_by_role("button", name="All figures").click()
         for pair in page.locator("#live .figures div:has(.tip)").all():
-            name, tip = pair.locator("button"), pair.locator(".tip")
-            # The page may still move below the pointer: the tabs draw their views.
-            wait(lambda name=name, tip=tip: name.hover() or tip.evaluate(INSIDE))
+            wait(lambda pair=pair: hovered(page, pair.locator("button"), pair.locator(".tip")))
         column(page, 0).get_by_role("button", name="Fewer figures").click()
     finally:
         page.set_viewport_size(WIDE)
