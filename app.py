@@ -121,7 +121,7 @@ def _host() -> str:
 
 
 def _end_signal() -> threading.Event:
-    """An event that is set when the process is told to end; a second signal ends it at once."""
+    """An event that is set by SIGTERM or Ctrl+C; a second signal ends the process at once."""
     ended = threading.Event()
 
     def end(number: int, _: object) -> None:

@@ -33,8 +33,6 @@ EMBEDDED: dict[str, Callable[..., Path]] = {
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
-_PICKLED = "it has no safetensors, and pickled weights can run code"
-
 # Parts of transformers' messages, and what they mean.
 _MEANINGS = {
     "trust_remote_code": "it needs code from its own repository, which is never run here",
@@ -133,7 +131,9 @@ def _require_safetensors(hub_id: str) -> None:
         with suppress(hub.RemoteEntryNotFoundError):
             hf_hub_download(hub_id, file)
             return
-    raise PlaygroundError(f"cannot load {hub_id!r}: {_PICKLED}")
+    raise PlaygroundError(
+        f"cannot load {hub_id!r}: it has no safetensors, and pickled weights can run code"
+    )
 
 
 def _read_weights(
