@@ -294,6 +294,8 @@ def hovered(page, name, tip):
     """Move the pointer onto an element; whether its card or tip lies inside the window then. The
     page may still move below the pointer: the tabs draw their views."""
     page.mouse.move(0, 0)
+    # Hovering scrolls, and an open card follows its token: it may come to lie under the pointer.
+    page.locator("#live .candidates").wait_for(state="hidden")
     name.hover()
     return tip.evaluate(INSIDE)
 
