@@ -460,6 +460,7 @@ def test_the_tree_is_fitted_again_when_pruned_branches_are_hidden(page):
         pass
     tools = page.locator("#tree-view .tools")
     percentage = tools.get_by_role("button", name="Original size")
+    percentage.wait_for()
     before = tool_boxes(page)
     tools.get_by_role("button", name="Fit").click()
     whole = int(percentage.inner_text().split()[0])
