@@ -92,10 +92,11 @@ clean:
 
 # The tests need Chromium.
 browser:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
-	|| command -v google-chrome >/dev/null \
-	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
-	     && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+	@for name in chromium-headless-shell chromium chromium-browser google-chrome; do \
+	     command -v $$name >/dev/null && exit 0; done; \
+	{ test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \
+	  && { apt-get install -y -qq chromium-headless-shell >/dev/null 2>&1 \
+	       || apt-get install -y -qq chromium >/dev/null; }; } \
 	|| { echo "the tests need a browser: sudo apt-get install chromium"; exit 1; }
 
 # ESLint and TypeScript, which check the page's scripts; the page itself needs no build step.

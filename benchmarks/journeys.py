@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 import tempfile
 import time
@@ -22,8 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playwright.sync_api import Locator, Page, sync_playwright
 
-from tests.playground.conftest import NAMES, QUIET
-from tests.playground.ui.browsing import served
+from tests.playground.ui.browsing import BROWSER_FLAGS, browser_path, served
 
 SUSPICIOUS = (
     "The lighthouse stands on a rock at the end of the bay. Every evening its keeper climbs the "
@@ -108,8 +106,7 @@ def main() -> None:
         served(["app.py", "--port", "{port}"], Path(folder) / "log") as address,
         sync_playwright() as started,
     ):
-        found = next(filter(None, map(shutil.which, NAMES)), None)
-        browser = started.chromium.launch(executable_path=found, args=QUIET)
+        browser = started.chromium.launch(executable_path=browser_path(), args=BROWSER_FLAGS)
         print(f"{'visitor':<20}{'clicks':>8}{'scrolls':>9}{'seconds':>9}")
         for name, width, height, journey in VISITORS:
             context = browser.new_context(

@@ -14,7 +14,6 @@ import itertools
 import json
 import os
 import platform
-import shutil
 import statistics
 import subprocess
 import sys
@@ -29,8 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
-from tests.playground.conftest import NAMES, QUIET
-from tests.playground.ui.browsing import running, served
+from tests.playground.ui.browsing import BROWSER_FLAGS, browser_path, running, served
 
 PROMPT = "Once upon a time, in a small village by the sea, there lived an old fisherman who"
 READY = "#run:not([disabled])"
@@ -48,8 +46,7 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine()}
     print(result["machine"])
     with sync_playwright() as started:
-        found = next(filter(None, map(shutil.which, NAMES)), None)
-        browser = started.chromium.launch(executable_path=found, args=QUIET)
+        browser = started.chromium.launch(executable_path=browser_path(), args=BROWSER_FLAGS)
         result["browser"] = f"Chromium {browser.version}"
         if options.repeat:
             result["page"] = real(browser, options.repeat)

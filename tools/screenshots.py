@@ -7,53 +7,22 @@ Starts the page on the embedded model, drives it in headless Chromium and writes
 from __future__ import annotations
 
 import io
-import shutil
-import socket
-import subprocess
 import sys
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
 from pathlib import Path
-from time import monotonic, sleep
+
+# The script runs from the repository, which is not an installed package.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.playground.ui.browsing import BROWSER_FLAGS, ROOT, browser_path, served
+
 IMAGES = ROOT / "docs" / "images"
 SIZE = {"width": 1400, "height": 1000}
 LARGEST = 200_000  # bytes of one file
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 MINUTE = 60_000  # milliseconds
-
-
-@contextmanager
-def served() -> Iterator[str]:
-    """The page on the embedded model, at the address given."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen([sys.executable, "app.py", "--port", str(port)], cwd=ROOT)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        _wait_for(address)
-        yield address
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _wait_for(address: str) -> None:
-    until = monotonic() + 180
-    while True:
-        try:
-            urllib.request.urlopen(address, timeout=5).close()
-            return
-        except OSError:
-            if monotonic() > until:
-                raise
-            sleep(0.5)
 
 
 def run_preset(page: Page, title: str) -> None:
@@ -85,12 +54,13 @@ def save(page: Page, name: str) -> None:
 
 def main() -> None:
     """Take all screenshots."""
-    browser_path = next(filter(None, map(shutil.which, BROWSERS)))
     IMAGES.mkdir(exist_ok=True)
-    with served() as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"]
-        )
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(["app.py", "--port", "{port}"], Path(folder) / "log") as address,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=BROWSER_FLAGS)
         page = browser.new_page(viewport=SIZE)  # type: ignore[arg-type]  # a TypedDict
         page.goto(address)
         page.wait_for_selector("#run:not([disabled])", timeout=5 * MINUTE)

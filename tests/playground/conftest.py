@@ -1,6 +1,5 @@
 """A browser (any Chromium on the path) and a server that most files share."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,17 +7,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from playground import Playground
-from tests.playground.ui.browsing import LIMITS, served
-
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-QUIET = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
+from tests.playground.ui.browsing import BROWSER_FLAGS, LIMITS, browser_path, served
 
 
 @pytest.fixture(scope="session")
@@ -29,10 +18,10 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(profile: Path) -> Iterator[Browser]:
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    assert found, f"no browser on the path; install one of {', '.join(NAMES)}"
     with sync_playwright() as running:
-        own = running.chromium.launch_persistent_context(profile, executable_path=found, args=QUIET)
+        own = running.chromium.launch_persistent_context(
+            profile, executable_path=browser_path(), args=BROWSER_FLAGS
+        )
         assert own.browser
         yield own.browser
         own.close()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shutil
 import socket
 import time
 import urllib.request
@@ -19,6 +20,16 @@ LIMITS = {"--max-new-tokens": 200, "--columns": 5, "--upload-bytes": 3_000_000}
 
 WIDE = {"width": 1400, "height": 1000}
 
+# The headless shell takes a third less time than the whole browser.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+BROWSER_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 # Lines of a server's log that report a fault.
 FAULT = re.compile(r"Traceback|Warning\b|\bWARNING\b|\bERROR\b|\bException\b")
@@ -30,6 +41,13 @@ LEFT = re.compile(
     r"^RuntimeError: Caught handled exception, but response already started\.$",
     re.DOTALL | re.MULTILINE,
 )
+
+
+def browser_path():
+    """The Chromium on the path."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    assert found, f"no browser on the path; install one of {', '.join(BROWSERS)}"
+    return found
 
 
 @contextmanager
