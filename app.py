@@ -77,11 +77,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--model", default=model, help="embedded model, local folder or Hub id")
     models = _default("models", ",".join(EMBEDDED))
     flags.add_argument("--models", default=models, help="further models on offer, comma-separated")
-    flags.add_argument(
-        "--any-model",
-        action="store_true",
-        help="let visitors load any model",
-    )
+    _add_switch(flags, "any-model", "let visitors load any model")
     kept = _default("models_kept", 2)
     flags.add_argument("--models-kept", type=int, default=kept, help="most models in memory")
     flags.add_argument("--device", default=_default("device", "") or None, help="such as cuda:1")
@@ -90,15 +86,13 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--port", type=int, default=port, help="port to listen on")
     drafts = _default("drafts", ",".join([*EMBEDDED, *trained.draft_names()]))
     flags.add_argument("--drafts", default=drafts, help="draft models on offer, comma-separated")
-    flags.add_argument(
-        "--allow-custom",
-        action="store_true",
-        help="let visitors run decoding code from folders on this machine; "
+    _add_switch(
+        flags,
+        "allow-custom",
+        "let visitors run decoding code from folders on this machine; "
         "do not enable on a public server",
     )
-    flags.add_argument(
-        "--share", action="store_true", help="create a public link through Gradio's servers"
-    )
+    _add_switch(flags, "share", "create a public link through Gradio's servers")
     formats = ("text", "json")
     flags.add_argument(
         "--log-format", choices=formats, default=_default("log_format", "text"), help="of log lines"
@@ -108,6 +102,13 @@ def parser() -> argparse.ArgumentParser:
         kind = type(limit.default)
         flags.add_argument(f"--{flag}", type=kind, default=default, help=limit.metadata["help"])
     return flags
+
+
+def _add_switch(flags: argparse.ArgumentParser, flag: str, help: str) -> None:
+    """Add a flag that is on or off; ``--no-…`` overrides an environment variable."""
+    on = _default(flag.replace("-", "_"), "off").lower() in ("1", "on", "true", "yes")
+    action = argparse.BooleanOptionalAction
+    flags.add_argument(f"--{flag}", action=action, default=on, help=help)
 
 
 def _default(flag: str, fallback: str | float) -> str:

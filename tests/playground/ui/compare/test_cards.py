@@ -228,6 +228,12 @@ def test_allow_custom_is_off_by_default(monkeypatch):
     assert (usual.allows, allowing.allows) == (False, True)
 
 
+def test_a_switch_has_an_environment_variable_that_a_flag_overrides(monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_ALLOW_CUSTOM", "true")
+    assert app.parser().parse_args([]).allow_custom
+    assert not app.parser().parse_args(["--no-allow-custom"]).allow_custom
+
+
 def test_cards_are_read_back_from_json():
     sent = [Card("greedy", {}, 0), Card("sample", {"temperature": "0.5", "top_p": 0.9}, 4)]
     assert from_json(to_json(sent), LIMITS) == sent
