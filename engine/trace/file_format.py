@@ -8,15 +8,18 @@ index of their distribution, so that programs that do not know them can still re
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from engine.errors import PlaygroundError
 from engine.trace.types import Candidate, Distribution, Sequence, Step, Stop, Tick, Token
 
 VERSION = 2
 _READ = (1, 2)  # version 1 has no prefix and fewer numbers per distribution
+_MOST = 2**64  # seeds are smaller, and all other numbers
 _INVALID = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
+
+Value = TypeVar("Value")
 
 
 def encode(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,7 +38,7 @@ def decode(data: Mapping[str, Any]) -> dict[str, Any]:
 def parse(text: str) -> Any:
     """The JSON values of a file with traces."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise PlaygroundError(f"not a valid trace file ({error!r})") from error
 
@@ -124,63 +127,73 @@ class _Encoder:
         return index
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
+# A file may come from anyone and contain anything: every value has its type afterwards.
+
+
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
     version = data.get("version")
     if version not in _READ:
         raise PlaygroundError(
             f"the trace has format version {version!r}; versions 1 to {VERSION} can be read"
         )
-    tokens = {int(id): Token(int(id), text) for id, text in data["tokens"].items()}
+    tokens = {int(id): Token(int(id), _text(text)) for id, text in data["tokens"].items()}
     noise = data.get("noise", {})  # optional: earlier files have none
     distributions = [
         _distribution(row, noise.get(str(index)), tokens)
         for index, row in enumerate(data["distributions"])
     ]
     return {
-        "strategy": data["strategy"],
-        "settings": data["settings"],
-        "seed": data["seed"],
-        "model": data["model"],
-        "prompt": data["prompt"],
+        "strategy": _text(data["strategy"]),
+        "settings": _mapping(data["settings"]),
+        "seed": _optional(_whole, data["seed"]),
+        "model": _text(data["model"]),
+        "prompt": _text(data["prompt"]),
         "prompt_tokens": tuple(tokens[id] for id in data["prompt_tokens"]),
         "steps": tuple(
             _step(id, row, tokens, distributions) for id, row in enumerate(data["steps"])
         ),
-        "ticks": tuple(Tick(*tick) for tick in data["ticks"]),
-        "sequences": tuple(
-            Sequence(
-                token_ids=tuple(item["token_ids"]),
-                text=item["text"],
-                steps=tuple(item["steps"]),
-                stop=Stop(*item["stop"]),
-                score=item["score"],
-            )
-            for item in data["sequences"]
-        ),
-        "stop": Stop(*data["stop"]),
-        "error": data["error"],
+        "ticks": tuple(_tick(*tick) for tick in data["ticks"]),
+        "sequences": tuple(_sequence(item, len(data["steps"])) for item in data["sequences"]),
+        "stop": _stop(*data["stop"]),
+        "error": _optional(_text, data["error"]),
         "prefix": tuple(tokens[id] for id in data.get("prefix", ())),
     }
+
+
+def _sequence(item: Mapping[str, Any], steps: int) -> Sequence:
+    if not all(0 <= _whole(id) < steps for id in item["steps"]):
+        raise ValueError("a sequence has a step that does not exist")
+    return Sequence(
+        token_ids=tuple(map(_whole, item["token_ids"])),
+        text=_text(item["text"]),
+        steps=tuple(item["steps"]),
+        stop=_stop(*item["stop"]),
+        score=_optional(_number, item["score"]),
+    )
 
 
 def _step(
     id: int, row: list[Any], tokens: Mapping[int, Token], distributions: list[Distribution]
 ) -> Step:
     parent, tick, token, text, event, raw, final, rank, distribution, notes = row
-    if parent is not None and not 0 <= parent < id:
+    if parent is not None and not 0 <= _whole(parent) < id:
         raise ValueError(f"step {id} has step {parent} for its parent")
     return Step(
         id=id,
         parent=parent,
-        tick=tick,
+        tick=_whole(tick),
         token=tokens[token],
-        text=text,
-        event=event,
-        raw=raw,
-        final=final,
-        rank=rank,
+        text=_text(text),
+        event=_text(event),
+        raw=_optional(_number, raw),
+        final=_optional(_number, final),
+        rank=_optional(_whole, rank),
         distribution=None if distribution is None else distributions[distribution],
-        notes=notes,
+        notes=_mapping(notes),
     )
 
 
@@ -191,16 +204,60 @@ def _distribution(
     varentropy, kept_after, cutoffs = further or (None, (), ())
     return Distribution(
         candidates=tuple(
-            Candidate(tokens[id], raw, tuple(stages), final, random)
+            Candidate(
+                tokens[id],
+                _optional(_number, raw),
+                tuple(map(_number, stages)),
+                _number(final),
+                _optional(_number, random),
+            )
             for (id, raw, *stages, final), random in zip(
                 candidates, noise or [None] * len(candidates), strict=True
             )
         ),
-        processors=tuple(processors),
-        raw_entropy=raw_entropy,
-        final_entropy=final_entropy,
-        kept=kept,
-        raw_varentropy=varentropy,
-        kept_after=tuple(kept_after),
-        cutoffs=tuple(cutoffs),
+        processors=tuple(map(_text, processors)),
+        raw_entropy=_optional(_number, raw_entropy),
+        final_entropy=_number(final_entropy),
+        kept=_whole(kept),
+        raw_varentropy=_optional(_number, varentropy),
+        kept_after=tuple(map(_whole, kept_after)),
+        cutoffs=tuple(_optional(_number, cutoff) for cutoff in cutoffs),
     )
+
+
+def _tick(forward_passes: Any, nodes: Any, ms: Any, *further: Any) -> Tick:
+    numbers = [None if number is None else _number(number) for number in further]
+    return Tick(_whole(forward_passes), _whole(nodes), _number(ms), *numbers)
+
+
+def _stop(rule: Any, detail: Any = "") -> Stop:
+    return Stop(_text(rule), _text(detail))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    value.encode()  # raises for half of a surrogate pair, which cannot be written
+    return value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or abs(value) >= _MOST:
+        raise TypeError(f"{value!r} is not a whole number")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) < _MOST:
+        raise TypeError(f"{value!r} is not a number")
+    return value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is not an object")
+    return value
+
+
+def _optional(read: Callable[[Any], Value], value: Any) -> Value | None:
+    return None if value is None else read(value)

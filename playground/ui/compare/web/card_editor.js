@@ -49,9 +49,10 @@ export class CardEditor {
     return cards.list.find((card) => card.key === this.key);
   }
 
-  /** Draws all fields: when the form is opened, and when its strategy or the cards' order changes. */
+  /** Draws all fields: when the form is opened, and when its strategy, the cards' order or the catalog changes. */
   draw() {
     const { card } = this;
+    this.catalog = cards.catalog;
     if (!card) return;
     this.root.setAttribute("aria-label", `Settings of column ${cards.list.indexOf(card) + 1}`);
     const focused = this.root.contains(document.activeElement) ? document.activeElement?.id : undefined;

@@ -45,6 +45,7 @@ export class CardHead {
     this.open.setAttribute("aria-label", `Settings of column ${at}, ${cards.title(card)}`);
     this.next.textContent = `Next run: ${cards.title(card)} · ${cards.summary(card)}`;
     this.next.hidden = ran === null || same(card, ran);
+    if (this.editor && this.editor.catalog !== cards.catalog) this.editor.draw(); // another model was loaded
   }
 }
 

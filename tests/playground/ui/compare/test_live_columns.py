@@ -75,8 +75,13 @@ def test_the_page_opens_before_the_model_is_loaded_and_shows_the_progress(server
         assert page.inner_text("#loading").startswith("Loading toy")
         page.wait_for_selector("#run[disabled]")
         assert cards(page, "catalog") is None
+        page.click("#card-0-open")
+        settings = page.locator("#card-0-override option")
+        assert settings.count() == 1  # nothing to choose from
         gate.touch()
         page.wait_for_selector("#run:not([disabled])")
+        wait(lambda: settings.count() > 1)
+        page.keyboard.press("Escape")
         assert page.input_value("#model input") == "toy"
         assert not page.locator("#loading").is_visible()
         page.get_by_label("How toy is run").focus()
