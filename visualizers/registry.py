@@ -14,6 +14,7 @@ takes one object of that type: a detection, a calibration, the cells of a grid.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -23,6 +24,8 @@ import plotly.graph_objects as go
 
 from engine.trace import Trace
 from visualizers.shared.style import complete
+
+log = logging.getLogger(__name__)
 
 Parameters = ParamSpec("Parameters")
 
@@ -67,6 +70,25 @@ class View:
         if "at" in inspect.signature(self.function).parameters:
             return self.function(data, at)
         return self.function(data)
+
+    # A trace that was opened from a file may contain notes that no strategy writes: errors of one
+    # figure are logged, and the others are shown.
+
+    def applies(self, data: Any) -> bool:
+        """Whether the function can draw a trace or another input."""
+        try:
+            return self.needs(data)
+        except Exception:
+            log.exception("the data do not fit the figure %s", self.id)
+            return False
+
+    def draw_or_log(self, data: Any, at: int | None = None) -> go.Figure | None:
+        """Like `draw`, but None if the figure cannot be drawn."""
+        try:
+            return self.draw(data, at)
+        except Exception:
+            log.exception("the figure %s could not be drawn", self.id)
+            return None
 
 
 _REGISTRY: dict[str, View] = {}
@@ -127,5 +149,5 @@ def applicable(traces: Sequence[Trace]) -> tuple[View, ...]:
     return tuple(
         view
         for view in views()
-        if view.tab in COMPARISON_TABS and sum(map(view.needs, traces)) >= view.min_traces
+        if view.tab in COMPARISON_TABS and sum(map(view.applies, traces)) >= view.min_traces
     )

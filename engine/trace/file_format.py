@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from engine.errors import PlaygroundError
 from engine.trace.types import Candidate, Distribution, Sequence, Step, Stop, Tick, Token
@@ -226,8 +226,9 @@ def _distribution(
 
 
 def _tick(forward_passes: Any, nodes: Any, ms: Any, *further: Any) -> Tick:
-    numbers = [None if number is None else _number(number) for number in further]
-    return Tick(_whole(forward_passes), _whole(nodes), _number(ms), *numbers)
+    for number in further:
+        _optional(_number, number)
+    return Tick(_whole(forward_passes), _whole(nodes), _number(ms), *further)
 
 
 def _stop(rule: Any, detail: Any = "") -> Stop:
@@ -250,7 +251,7 @@ def _whole(value: Any) -> int:
 def _number(value: Any) -> float:
     if type(value) not in (int, float) or not abs(value) < _MOST:
         raise TypeError(f"{value!r} is not a number")
-    return value
+    return cast(float, value)  # whole numbers stay as they are
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -43,11 +43,12 @@ def report(traces: Sequence[Trace], title: str = "Decoding Playground") -> str:
             raise
         raise PlaygroundError(f"a report needs {package}: pip install {package}") from error
 
-    views = visualizers.applicable(traces)
+    drawn = {view: view.draw_or_log(traces) for view in visualizers.applicable(traces)}
+    views = [view for view, figure in drawn.items() if figure is not None]
     paths = [visualizers.best_path(trace) for trace in traces]
     names = visualizers.labels(traces)
     cards = [[_card(step, visualizers.visible) for step in path] for path in paths]
-    figures = {view.id: _figure(view.draw(traces)) for view in views}
+    figures = {view.id: _figure(drawn[view]) for view in views}
     trees = beam_trees(traces, names)
     scripts = [*([get_plotlyjs()] if views else []), bundle(_SCRIPT)]
     if trees:

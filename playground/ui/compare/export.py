@@ -23,6 +23,7 @@ from playground.ui.shared.comparison import Comparison, RunRequest, strategy_tit
 from playground.ui.shared.events import QUICK, Updates, visitor
 from playground.ui.shared.messages import shows_errors
 from playground.ui.shared.pages import App
+from strategies import registered
 from visualizers import labels
 
 WHOLE = "the whole comparison"
@@ -199,10 +200,18 @@ def _comparison(traces: Sequence[Trace]) -> Comparison:
     # Several names joined are no model's name: such columns can be read but not forked.
     comparison = Comparison(" and ".join(dict.fromkeys(trace.model for trace in traces)))
     for trace in traces:
-        if not all(isinstance(text, str) for text in (trace.model, trace.prompt)):
-            raise TypeError("model and prompt must be strings")
+        _check_settings(trace)
         comparison.add_trace(_request(trace), trace)
     return comparison
+
+
+def _check_settings(trace: Trace) -> None:
+    """Raise if a number among the settings is none: figures calculate with them."""
+    strategy = registered().get(trace.strategy)
+    for name, setting in strategy.settings.items() if strategy else ():
+        value = trace.settings.get(name)
+        if setting.kind in (int, float) and not isinstance(value, int | float | None):
+            raise TypeError(f"{name} is {value!r}; it must be a number")
 
 
 def _request(trace: Trace) -> RunRequest:

@@ -39,8 +39,8 @@ class FigurePlaces:
         def applies(view: View) -> bool:
             data = inputs.get(view.input)
             if view.input is Trace:
-                return data is not None and any(map(view.needs, data))
-            return data is not None and view.needs(data)
+                return data is not None and any(map(view.applies, data))
+            return data is not None and view.applies(data)
 
         return self._show([view for view in self.views if applies(view)], inputs)
 
@@ -57,9 +57,10 @@ class FigurePlaces:
     ) -> Updates:
         updates: Updates = {}
         for view, group, plot in zip(self.views, self.groups, self.plots, strict=True):
-            updates[group] = gr.Column(visible=view in shown)
-            if view in shown:
-                updates[plot] = _scrollable(view.draw(inputs[view.input], position))
+            figure = view.draw_or_log(inputs[view.input], position) if view in shown else None
+            updates[group] = gr.Column(visible=figure is not None)
+            if figure is not None:
+                updates[plot] = _scrollable(figure)
         return updates
 
 

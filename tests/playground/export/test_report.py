@@ -4,14 +4,15 @@ import dataclasses
 import json
 import re
 import sys
-from types import SimpleNamespace
 
 import plotly.graph_objects as go
 import pytest
 
 import visualizers
 from engine.errors import PlaygroundError
+from engine.trace import Trace
 from playground.export.report import report
+from visualizers import View
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ def test_raw_values_that_were_not_captured_are_named_as_such(opened, greedy_trac
 
 def test_view_that_returns_a_plain_figure_is_drawn(opened, greedy_trace, monkeypatch):
     figure = go.Figure(go.Bar(y=[1]))
-    plain = SimpleNamespace(id="plain", title="Plain", summary="", draw=lambda traces: figure)
+    plain = View("plain", "Plain", "charts", 0, Trace, bool, 1, lambda traces: figure)
     monkeypatch.setattr(visualizers, "applicable", lambda traces: [plain])
     page = opened([greedy_trace])
     page.wait_for_selector("#plain .main-svg")
