@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from dataclasses import fields
+from functools import partial
 
 # OpenMP threads that spin while they wait take a core from the browser on the same machine: a tick
 # then takes ten times as long. torch reads this on import.
@@ -20,6 +21,12 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 # No usage statistics; gradio and huggingface_hub read these on import.
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+# A ZeroGPU Space of Hugging Face has this package, which must be imported before torch.
+if os.environ.get("SPACES_ZERO_GPU"):
+    from spaces import GPU
+else:
+    GPU = None
 
 import transformers
 
@@ -29,6 +36,7 @@ from playground import Limits, Playground, PlaygroundError
 from playground.ui.page import build
 from playground.ui.shared.model_loading import Labs
 from playground.ui.shared.monitoring import LogFormatter
+from playground.zero_gpu import ZeroGpuPlayground
 
 
 def main() -> None:
@@ -44,7 +52,9 @@ def main() -> None:
         max_loaded=flags.models_kept,
         allow_any=flags.any_model,
     )
-    labs.loader(labs.default)
+    loader = labs.loader(labs.default)
+    if GPU:
+        loader.lab()  # ZeroGPU expects the model on its device when the server starts
     site = build(labs, limits)
     ended = _end_signal()
     site.launch(
@@ -158,7 +168,8 @@ def _load(name: str, flags: argparse.Namespace, limits: Limits) -> Playground:
     try:
         drafts = _names(flags.drafts)
         model = load(name, device=flags.device, dtype=flags.dtype)
-        lab = Playground(model, limits=limits, drafts=drafts, allow_custom=flags.allow_custom)
+        kind = partial(ZeroGpuPlayground, gpu=GPU) if GPU else Playground
+        lab = kind(model, limits=limits, drafts=drafts, allow_custom=flags.allow_custom)
     except PlaygroundError as error:
         print(f"Cannot load the model: {error}", file=sys.stderr, flush=True)
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 
 
 class RunControl:
@@ -20,26 +21,40 @@ class RunControl:
         self._granted = 0 if paused else math.inf  # ticks that may still start
         self._stopped = False
         self._timed_out = False
+        self._listeners: list[Callable[..., None]] = []
+
+    def subscribe(self, listener: Callable[..., None]) -> None:
+        """Call ``listener`` with the name and the arguments of every command from now on."""
+        self._listeners.append(listener)
 
     def play(self) -> None:
         """Run without pauses."""
         self._grant(math.inf)
+        self._tell("play")
 
     def pause(self) -> None:
         """Pause before the next tick."""
         self._grant(0)
+        self._tell("pause")
 
     def step(self, ticks: int = 1) -> None:
         """Run this many more ticks, then pause."""
         with self._changed:
             left = self._granted if self.paused else 0
             self._grant(left + ticks)
+        self._tell("step", ticks)
 
     def stop(self) -> None:
         """End the run, also while it is paused."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+        self._tell("stop")
+
+    def time_out(self) -> None:
+        """End the run because it was paused for too long."""
+        self._timed_out = True
+        self.stop()
 
     @property
     def stopped(self) -> bool:
@@ -67,7 +82,7 @@ class RunControl:
                 lambda: self._stopped or self._granted > 0, self.timeout
             )
             if not resumed:
-                self._stopped = self._timed_out = True
+                self.time_out()
             if not self._stopped:
                 self._granted -= 1
             return self._stopped
@@ -76,3 +91,7 @@ class RunControl:
         with self._changed:
             self._granted = ticks
             self._changed.notify_all()
+
+    def _tell(self, *command: str | int) -> None:
+        for listener in self._listeners:
+            listener(*command)

@@ -84,7 +84,7 @@ class Playground:
         **shared: Any,
     ) -> list[Trace]:
         """Run strategies side by side on one prompt; return their traces in the same order."""
-        return _traces(self.stream(prompt, choices, prefix=prefix, **shared))
+        return traces_of(self.stream(prompt, choices, prefix=prefix, **shared))
 
     def stream(
         self,
@@ -138,12 +138,21 @@ class Playground:
         processors, DoLa's contrast included. Contrastive search's similarity penalty, the
         competition of beams and drafts do not apply to a single given text and have no effect.
         """
-        comparison = self.parse(prompt, choices, prefix=prefix, **shared)
+        return traces_of(self._scored(prompt, text, choices, prefix=prefix, **shared))
+
+    def _scored(
+        self,
+        prompt: str | Chat,
+        text: TextOrTokens,
+        choices: Sequence[StrategyChoice],
+        **shared: Any,
+    ) -> Iterator[Update]:
+        comparison = self.parse(prompt, choices, **shared)
         tokens = self._parser.tokens_to_score(text)
         self._backends.refresh()
         source, _ = self._source(comparison.prompt, len(tokens))
         runs = [self._scoring(source, request, tokens) for request in comparison.requests]
-        return _traces(loop.stream(runs, lambda: False, self._seconds))
+        return loop.stream(runs, lambda: False, self._seconds)
 
     def parse(
         self,
@@ -287,7 +296,7 @@ def _is_set(stop: Stop | None) -> Callable[[], bool]:
     return stop.is_set if stop is not None else lambda: False
 
 
-def _traces(updates: Iterable[Update]) -> list[Trace]:
+def traces_of(updates: Iterable[Update]) -> list[Trace]:
     """The traces of a stream, in the order of its runs."""
     ended = {update.run: update.trace for update in updates if update.trace}
     return [ended[run] for run in sorted(ended)]

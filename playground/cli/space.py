@@ -34,6 +34,8 @@ _PUBLIC = {
     "calibration_tokens": 20_000,
 }
 
+_ZERO_GPU_TORCH = "torch==2.11.0"
+
 _ABOUT = """Runs decoding strategies side by side on a language model and shows, from inside the
 run, why each token was chosen."""
 
@@ -63,7 +65,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("folder", type=Path, metavar="OUT", help="a folder that does not exist yet")
     parser.add_argument("--title", default="Decoding Playground", help="of the Space")
     parser.add_argument("--model", default=loading.DEFAULT, help="embedded model or Hub id")
-    parser.add_argument("--hardware", default="cpu-basic", help="suggested to those who copy it")
+    parser.add_argument(
+        "--hardware",
+        default="cpu-basic",
+        help="suggested to those who copy it; zero-a10g writes a Space for ZeroGPU",
+    )
     for limit in fields(Limits):
         parser.add_argument(
             f"--{limit.name.replace('_', '-')}",
@@ -83,6 +89,8 @@ def run(options: argparse.Namespace) -> None:
         shutil.copytree(_ROOT / name, folder / name, ignore=ignored)
     for name in _FILES:
         shutil.copy(_ROOT / name, folder / name)
+    if options.hardware.startswith("zero"):
+        _pin_torch(folder / "requirements.txt")
     limits = {limit.name: getattr(options, limit.name) for limit in fields(Limits)}
     settings = {"model": options.model, "models": options.model, "models_kept": 1, **limits}
     variables = {f"PLAYGROUND_{name.upper()}": str(value) for name, value in settings.items()}
@@ -90,6 +98,13 @@ def run(options: argparse.Namespace) -> None:
     (folder / "start.py").write_text(_START.format(settings=f"{{\n{lines}}}"), encoding="utf-8")
     (folder / "README.md").write_text(_readme(options), encoding="utf-8")
     print(f"{folder} is ready. Push it to a new Space with the Gradio SDK.")
+
+
+def _pin_torch(requirements: Path) -> None:
+    """Pin the newest torch that ZeroGPU supports."""
+    lines = requirements.read_text(encoding="utf-8").splitlines()
+    pinned = [_ZERO_GPU_TORCH if line.startswith("torch==") else line for line in lines]
+    requirements.write_text("\n".join(pinned) + "\n", encoding="utf-8")
 
 
 def _readme(options: argparse.Namespace) -> str:

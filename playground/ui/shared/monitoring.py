@@ -162,4 +162,5 @@ class LogFormatter(logging.Formatter):
 
 
 def _gpu_bytes() -> float:
-    return float(torch.cuda.memory_reserved()) if torch.cuda.is_available() else 0.0
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return float(torch.cuda.memory_reserved()) if used else 0.0

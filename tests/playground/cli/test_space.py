@@ -25,6 +25,12 @@ def test_the_front_matter_names_the_start_file_and_the_pinned_gradio(folder):
     assert f"gradio=={version}\n" in (folder / "requirements.txt").read_text()
 
 
+def test_a_space_for_zero_gpu_pins_a_torch_that_it_supports(tmp_path):
+    assert main(["space", str(tmp_path / "zero"), "--hardware", "zero-a10g"]) == 0
+    lines = (tmp_path / "zero" / "requirements.txt").read_text().splitlines()
+    assert [line for line in lines if line.startswith("torch")] == ["torch==2.11.0"]
+
+
 def test_the_space_starts_with_its_model_and_limits(folder, tmp_path, monkeypatch):
     port, log = free_port(), tmp_path / "log"
     monkeypatch.setenv("PLAYGROUND_PORT", str(port))

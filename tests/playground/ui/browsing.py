@@ -51,15 +51,15 @@ def browser_path():
 
 
 @contextmanager
-def served(command, log, expected=()):
+def served(command, log, expected=(), paths=ROOT):
     """Start a server with its port for ``{port}``; yields its address.
 
     Afterwards the log may contain no traceback and no warning, apart from lines that contain one of
-    the ``expected`` texts.
+    the ``expected`` texts. Modules are imported from ``paths``.
     """
     port = free_port()
     words = [str(word).format(port=port) for word in command]
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "GRADIO_ANALYTICS_ENABLED": "False"}
+    variables = {**os.environ, "PYTHONPATH": str(paths), "GRADIO_ANALYTICS_ENABLED": "False"}
     server = processes.start(words, cwd=ROOT, env=variables, stdout=log, stderr=log)
     try:
         address = f"http://127.0.0.1:{port}/"
