@@ -92,7 +92,7 @@ def answers(address, server, log):
         return False
 
 
-def wait(condition, seconds=20):
+def wait(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{condition} is still false after {seconds} s"
@@ -117,7 +117,7 @@ def visiting(browser, viewport=WIDE, reduced_motion=None, lasting=False, **optio
     separate = lasting or options or len(profile.pages) > 1
     context = browser.new_context(**options) if separate else profile
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(60_000)
     page.set_viewport_size(viewport)
     page.emulate_media(reduced_motion=reduced_motion)
     try:
@@ -129,15 +129,22 @@ def visiting(browser, viewport=WIDE, reduced_motion=None, lasting=False, **optio
 @contextmanager
 def opened(browser, address, query="?__theme=light", **options):
     """The app in a browser; fails on console errors and on requests to other hosts."""
-    requests, errors = [], []
+    requests, errors, loads = [], [], []
     with visiting(browser, **options) as page:
+        page.on("domcontentloaded", lambda _: loads.append(len(requests)))
         page.on("request", lambda request: requests.append(request.url))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda line: line.type == "error" and errors.append(line.text))
         # Requests that are pending when the page is left fail, and Gradio logs that.
         page.on("framenavigated", lambda frame: frame.parent_frame or errors.clear())
         page.goto(address + query)
-        yield page
+        try:
+            yield page
+        except Exception as error:
+            # Tells a page that loaded itself again from one that waits.
+            last = "\n".join(requests[-20:])
+            error.add_note(f"The page was loaded after {loads} requests; the last ones:\n{last}")
+            raise
         local = (address, "data:", "blob:")
         assert [url for url in requests if not url.startswith(local)] == []
         assert errors == []

@@ -290,8 +290,12 @@ def test_a_preset_fills_the_form_and_runs_at_once(form):
         names = [strategy for strategy, _ in preset.cards]
         wait(lambda names=names: [card["strategy"] for card in cards(page)] == names)
         wait(lambda before=before: stored(page, "feed") != before)  # a run has started
-    page.evaluate("document.querySelector('#stop').click()")  # no effect on a run that has ended
-    page.wait_for_selector("#run:not([disabled])")
+
+    def stopped():
+        page.evaluate("document.querySelector('#stop').click()")  # no effect while it is disabled
+        return page.locator("#run:enabled").count() == 1
+
+    wait(stopped)
     page.locator("#prompt textarea").press_sequentially(" on")
     point.wait_for(state="hidden")  # the sentence holds for the example only
     assert page.locator("#presets [aria-pressed=true]").count() == 0

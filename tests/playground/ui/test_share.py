@@ -21,12 +21,18 @@ def copied(page):
     return page.evaluate("navigator.clipboard.readText()")
 
 
+def copied_link(page, button="#share .copy"):
+    """Press Share and wait for the note, which is shown for a moment; returns the link."""
+    page.click(button)
+    page.wait_for_selector("#share .note[role=status] >> text=Link copied")
+    return page.input_value("#share-link")
+
+
 def test_one_press_copies_a_link_and_says_so_for_a_moment(browser, address):
     with opened(browser, address, **CLIPBOARD) as page:
         ready(page)
         page.fill("#prompt textarea", "The sea")
-        link = shared_link(page)
-        page.wait_for_selector("#share .note[role=status] >> text=Link copied")
+        link = copied_link(page)
         assert copied(page) == link and link.startswith(f"{address}#s=")
         assert page.locator("#share .by-hand").is_hidden()
         page.wait_for_selector("#share .note", state="hidden")
@@ -43,8 +49,7 @@ def test_the_menu_copies_a_link_that_runs_when_opened(browser, address):
         page.keyboard.press("Escape")
         page.wait_for_selector("#share .menu", state="hidden")
         page.click("#share .more")
-        link = shared_link(page, "#share .running")
-        page.wait_for_selector("#share .note >> text=Link copied")
+        link = copied_link(page, "#share .running")
         assert copied(page) == link and link.endswith("&run")
         assert page.locator("#share .menu").is_hidden()
     with opened(browser, address, link[len(address) :]) as page:

@@ -47,7 +47,7 @@ function restore(trigger) {
     : { state: before.state, tab: addressed() ?? before.tab, feed: before.feed };
   restoreTab(state.tab);
   if (state.state || ("feed" in state && state.feed)) trigger("arrived", state);
-  if (opened && fields.has("run")) runWhenReady();
+  if (fields.has("run") && (opened || !before.feed)) runWhenReady(); // again if the run was lost in a reload
 }
 
 // A link may ask for a run: once the model is loaded and the form is filled.
