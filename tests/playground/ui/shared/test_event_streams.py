@@ -80,3 +80,18 @@ def test_page_that_never_drops_its_stream_delays_the_next_event_only_for_a_momen
             assert results(app) > 0
             reading.close()
         assert app.post(SUBMIT, content=b"no json").status_code == 422
+
+
+def test_a_second_stream_takes_over_from_the_first(tmp_path):
+    with connected(tmp_path, wait=30) as app, ThreadPoolExecutor() as pool:
+        parameters = {"session_hash": "visitor"}
+        app.post(SUBMIT, json=EVENT).raise_for_status()
+        with app.stream("GET", RESULTS, params=parameters) as stream:
+            read_until_closing(stream).close()
+        with app.stream("GET", RESULTS, params=parameters) as first:
+            # No event is pending: the stream waits.
+            second = pool.submit(results, app)
+            assert list(messages(first)) == []  # it ends
+            for _ in range(3):
+                app.post(SUBMIT, json=EVENT).raise_for_status()
+            assert second.result() > 0
